@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+-- finish: the ends of runs, as their workers report them: settles each, gives its permit back, and admits the next.
+-- A stop request or a cutoff beats every outcome (the result is kept, the status is `stopped`).
+-- KEYS  1 prefix
+-- ARGV  1 nonce, 2 keep result (1|0), then 6 for each agent: id, token, outcome, error kind, error, result ('' = none)
+--       outcomes: completed, steered, aborted, error, stopped, handed_back (to its own place, if an attempt is left)
+-- Returns  {finished, {code, status} for each agent}; codes: settled (also for a repeated call), queued, stale, unknown
+-- Events   completed, steered, aborted, error, stopped, redispatched, admitted
+-- include: agents
+-- include: losing
+NONCE = ARGV[1]
+advance_clock()
+
+local function finish(id, token, outcome, error_kind, error, result)
+  local record = read(id)
+  if not record then return {'unknown', ''} end
+  if record.token ~= token then return {'stale', record.status} end
+  if TERMINAL[record.status] then
+    return {record.outcome == outcome and 'settled' or 'stale', record.status}
+  end
+  local facts = {'outcome', outcome}
+  if error_kind ~= '' then facts = {'outcome', outcome, 'error_kind', error_kind, 'error', error} end
+  result = result ~= '' and result or nil
+  if record.stop_requested_at then
+    settle(record, 'stopped', facts, result)
+  elseif hit(record) then
+    local reason, by = interrupt_cause(record)
+    for _, fact in ipairs({'stop_reason', reason, 'stopped_by', by, 'stop_requested_at', int(WALL)}) do facts[#facts + 1] = fact end
+    settle(record, 'stopped', facts, result)
+  elseif outcome == 'handed_back' and may_run_again(record) then
+    requeue(record)
+    event('redispatched', id, record.seq, 'reason', 'handed_back')
+    return {'queued', 'queued'}
+  elseif outcome == 'handed_back' then
+    settle(record, 'error', {'outcome', outcome, 'error_kind', 'shutdown', 'error', error}, result)
+  else
+    settle(record, outcome, facts, result)
+  end
+  return {'settled', record.status}
+end
+
+local replies = {}
+for at = 3, #ARGV, 6 do
+  replies[#replies + 1] = finish(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+end
+admit(#replies + 32)
+admit_bypass(#replies)
+publish_told()
+return {'finished', replies}

@@ -1,0 +1,13 @@
+-- All that a transition of agents may need, in the order in which the pieces build on each other.
+-- include: prelude
+-- include: clock
+-- include: history
+-- include: record
+-- include: cutoffs
+-- include: lanes
+-- include: dispatch
+-- include: settlement
+-- include: granting
+-- include: admission
+-- include: bypass
+-- include: returning_to_queue
