@@ -1,0 +1,1 @@
+"""What the tests share: servers, worker processes, probe logs, and waiting for conditions."""
