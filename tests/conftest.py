@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,9 +65,9 @@ def probe(tmp_path: Path) -> ProbeLog:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    started = getattr(item, "funcargs", {}).get("workers")
-    if started is not None and report is not None and report.when == "call" and report.failed:
+    started: object = getattr(item, "funcargs", {}).get("workers")
+    if isinstance(started, Workers) and report.when == "call" and report.failed:
         report.sections.append(("worker logs", started.logs()))
     return report

@@ -20,7 +20,7 @@ async def pool_events(gateway: Gateway, prefix: str, after: str | None, follow: 
     cursor = await streams.newest(gateway, key) if after is None else after
     while True:
         entries = await streams.read(gateway, key, cursor, block_ms=streams.BLOCK_MS if follow else 1)
-        for cursor, fields in entries:  # noqa: B007 the cursor outlives the loop on purpose
+        for cursor, fields in entries:
             yield _pool_event(cursor, fields)
         if not entries and not follow:
             return
@@ -31,7 +31,7 @@ async def agent_events(gateway: Gateway, prefix: str, agent_id: str, after: str)
     key, cursor = f"{prefix}events:{agent_id}", after
     while True:
         entries = await streams.read(gateway, key, cursor)
-        for cursor, fields in entries:  # noqa: B007 the cursor outlives the loop on purpose
+        for cursor, fields in entries:
             event = AgentEvent(cursor=cursor, kind=fields["kind"], at=_at(cursor), data=from_json(fields["data"]))
             yield event
             if event.kind in SETTLED:

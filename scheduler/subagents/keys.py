@@ -28,7 +28,7 @@
 | `leader` | string | the scheduler that leads | its lease |
 | channels `control`, `idle`, `client:<name>` | pub/sub | hints, never the truth | |
 
-arq's own keys carry the same hash tag: `arq:queue:{pool}:<type>`, `arq:job:{pool}:<id>:<token>`, and the in-progress and retry keys of that job.
+arq's own keys carry the same hash tag: `arq:queue:{pool}:<type>`, `arq:job:{pool}:<id>:<token>`, and that job's in-progress and retry keys.
 """
 
 from __future__ import annotations

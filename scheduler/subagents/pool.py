@@ -74,7 +74,8 @@ class Pool:
             raise InvalidArgument(
                 f"set {settings.REDIS_URL_VARIABLE} to the Redis server of the pool, for example redis://127.0.0.1:6379/0"
             )
-        return cls(url, **{"name": settings.pool_from_environment(), **options})
+        options.setdefault("name", settings.pool_from_environment())
+        return cls(url, **options)
 
     def __repr__(self) -> str:
         return f"Pool({self.gateway.where!r}, name={self.name!r})"

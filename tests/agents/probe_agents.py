@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from support.probe import mark
 
 
 @asynccontextmanager
-async def probed(ctx: AgentContext) -> AsyncIterator[None]:
+async def probed(ctx: AgentContext) -> AsyncGenerator[None]:
     mark("begin", ctx.id, ctx.token)
     try:
         yield

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import cast
+
 from subagents import Pool
 
 PERMANENT = {
@@ -34,15 +37,18 @@ PREFIXES = ("index:type:", "index:status:", "serving:", "wake:")
 async def unbounded_keys(pool: Pool) -> list[str]:
     """Keys that would stay for ever, once nothing is unsettled."""
     found: list[str] = []
-    async for key in pool.gateway.redis.scan_iter(match=f"{pool.prefix}*", count=1000):
-        name = str(key).removeprefix(pool.prefix)
+    for key in await _keys(pool, f"{pool.prefix}*"):
+        name = key.removeprefix(pool.prefix)
         if name in PERMANENT or name.startswith(PREFIXES):
             continue
         if await pool.gateway.redis.pttl(key) == -1:
             found.append(name)
-    async for key in pool.gateway.redis.scan_iter(match=f"arq:*{{{pool.name}}}*", count=1000):
-        found.append(str(key))
-    return found
+    return found + await _keys(pool, f"arq:*{{{pool.name}}}*")
+
+
+async def _keys(pool: Pool, pattern: str) -> list[str]:
+    found = cast("AsyncIterator[str]", pool.gateway.redis.scan_iter(match=pattern, count=1000))
+    return [key async for key in found]
 
 
 async def assert_quiet(pool: Pool) -> None:

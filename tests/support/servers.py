@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -44,7 +44,7 @@ def _engine_answers() -> bool:
 
 
 @contextmanager
-def running_server() -> Iterator[ServerUnderTest]:
+def running_server() -> Generator[ServerUnderTest]:
     """The chosen server, for the time of the block."""
     match choice():
         case "embedded":
@@ -58,7 +58,7 @@ def running_server() -> Iterator[ServerUnderTest]:
 
 
 @contextmanager
-def _container() -> Iterator[str]:
+def _container() -> Generator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # testcontainers warns of its own decorators
         os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 JOB_TIMEOUT = 30 * 86400
 """Never None: arq then takes a live job for a dead one after ten seconds and starts it twice."""
-BLOCK_FOR = 2.0
+BLOCK_FOR = 2
 """Seconds for which an idle worker blocks; a lost wake-up costs no more than this."""
 
 for _name in ("main", "_poll_iteration", "close", "handle_sig"):
@@ -129,4 +129,4 @@ class AgentWorker(Worker):
     async def close(self) -> None:
         """Close arq's own connections; the runs belong to the runtime."""
         await self.pool.aclose()
-        await self.pool.connection_pool.disconnect()
+        await self.pool.connection_pool.disconnect()  # pyright: ignore[reportGeneralTypeIssues] mistyped by redis-py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from subagents.errors import CallerError
 from subagents.handle import AgentHandle
-from subagents.models import AgentRecord
+from subagents.models import AgentRecord, SpawnRequest
 from subagents.scripts import calls
 from subagents.scripts.replies import Code
 from subagents_worker.runs import Run, Runs
@@ -110,13 +110,18 @@ class AgentContext:
         self._run.last_sign = time.monotonic()
         return ChildHandle(self, await self.pool.spawn(type, input, **options))
 
+    async def spawn_many(self, requests: Sequence[SpawnRequest]) -> list[ChildHandle]:
+        """Spawn several children, in order, in as few round trips as they fit in."""
+        self._run.last_sign = time.monotonic()
+        return [ChildHandle(self, handle) for handle in await self.pool.spawn_many(requests)]
+
     async def wait_all(self, handles: Sequence[AgentHandle], timeout: float | None = None) -> list[AgentRecord]:
         """Wait for several children at once, lending the permit one time; their records in the same order."""
         async with self.lent():
             return list(await asyncio.gather(*(self.pool.settled(handle.id, timeout) for handle in handles)))
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[None]:
+    async def lent(self) -> AsyncGenerator[None]:
         """Give back the permit and the worker slot for the time of the block; both are there again when it is left (N1)."""
         if asyncio.current_task() is not self._main_task:
             raise CallerError("only an agent's own main task may wait for a child: await the handle there, or use ctx.wait_all(handles)")

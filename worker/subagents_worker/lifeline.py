@@ -97,19 +97,23 @@ class Lifeline:
         held = self._runs.snapshot()
         sent_at = time.monotonic()
         try:
-            for at in range(0, len(held) or 1, CHUNK):
-                chunk = held[at : at + CHUNK]
-                pairs = [(run.spec.id, run.spec.token) for run in chunk]
-                renewed = self._gateway(calls.renew(self._prefix, self._worker, pairs, HOUSEKEEPING if at == 0 else 0))
-                self._in_loop(self._answered, chunk, renewed.codes)
+            known = self._renew_chunk(held[:CHUNK], HOUSEKEEPING)
+            for at in range(CHUNK, len(held), CHUNK):
+                self._renew_chunk(held[at : at + CHUNK], 0)
             self._trust.renewed(held, sent_at)
-            if not renewed.known and (introduction := self._rejoin()) is not None:
+            if not known and (introduction := self._rejoin()) is not None:
                 self._gateway(introduction)
         except SubagentsError as failure:
             self._report_failure(failure)
             return False
         self._failing_since = None
         return True
+
+    def _renew_chunk(self, chunk: list[Run], housekeeping: int) -> bool:
+        pairs = [(run.spec.id, run.spec.token) for run in chunk]
+        renewed = self._gateway(calls.renew(self._prefix, self._worker, pairs, housekeeping))
+        self._in_loop(self._answered, chunk, renewed.codes)
+        return renewed.known
 
     def _answered(self, chunk: list[Run], codes: tuple[str, ...]) -> None:
         for run, code in zip(chunk, codes, strict=True):

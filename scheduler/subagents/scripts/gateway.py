@@ -95,14 +95,14 @@ class Gateway:
                 if not may_pass(error) or time.monotonic() + pause > deadline:
                     raise translated(error, self.where) from error
                 if isinstance(error, ReadOnlyError):  # this connection leads to a server that is no longer the master
-                    await self.redis.connection_pool.disconnect()
+                    await self.redis.connection_pool.disconnect()  # pyright: ignore[reportGeneralTypeIssues] mistyped by redis-py
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def close(self) -> None:
         """Close every connection; the gateway is not usable afterwards."""
         await self.redis.aclose()
-        await self.redis.connection_pool.disconnect()
+        await self.redis.connection_pool.disconnect()  # pyright: ignore[reportGeneralTypeIssues] mistyped by redis-py
 
 
 class ThreadGateway:

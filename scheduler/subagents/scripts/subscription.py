@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from redis.exceptions import RedisError
 
@@ -78,7 +79,7 @@ class Subscription:
                 if time.monotonic() - sent >= CANARY_EVERY:
                     sent = time.monotonic()
                     await pubsub.ping(_CANARY)  # pyright: ignore[reportUnknownMemberType]
-                message = await pubsub.get_message(timeout=CANARY_EVERY)  # pyright: ignore[reportUnknownMemberType]
+                message = cast("dict[str, object] | None", await pubsub.get_message(timeout=CANARY_EVERY))
                 if message is None:
                     continue
                 heard = time.monotonic()

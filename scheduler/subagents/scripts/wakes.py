@@ -8,7 +8,7 @@ from typing import cast
 from subagents.scripts.gateway import Gateway
 
 
-async def wait_for_wake(gateway: Gateway, prefix: str, types: Sequence[str], seconds: float) -> bool:
+async def wait_for_wake(gateway: Gateway, prefix: str, types: Sequence[str], seconds: int) -> bool:
     """Block until work of one of the types is announced to this caller; False after `seconds` without."""
 
     async def send() -> object:
