@@ -89,6 +89,7 @@ local function spawn(at)
   if parent_id ~= '' then
     call('HSET', record_key, 'parent', parent_id, 'root', inherited.root, 'ancestors', inherited.ancestors)
     call('ZADD', P .. 'index:tree:' .. inherited.root, seq, id, call('HGET', P .. 'agent:' .. inherited.root, 'seq') or '0', inherited.root)
+    call('PERSIST', P .. 'index:tree:' .. inherited.root)
   end
   call('SET', P .. 'input:' .. id, input)
   for _, scope in ipairs(all_scopes(record)) do call('ZADD', P .. 'scope:' .. scope, seq, id) end

@@ -113,6 +113,8 @@ local function settle(record, status, facts, result)
   call('ZADD', P .. 'index:status:' .. status, record.seq, id)
   if record.stop_requested_at then call('ZREM', P .. 'stopping', id) end
   leave_scopes(record)
+  local root = each(record.ancestors)()
+  if root then call('PEXPIRE', P .. 'index:tree:' .. root, KEEP_SETTLED * 2) end
   event(status, id, record.seq, 'run', record.run or '1')
   if call('EXISTS', P .. 'events:' .. id) == 1 then
     call('XADD', P .. 'events:' .. id, '*', 'kind', status, 'data', '{}')
