@@ -79,6 +79,7 @@ class Place:
         self.answered = asyncio.Event()  # the server is not being asked to take it in right now
         self.asked = False  # the server may know of it
         self.granted = False  # the server was seen to have granted it
+        self.early_news = False  # a message about it came before the answer that took it in
         self.clears = 0  # how often the semaphore had been cleared when it was taken
         self.parting: asyncio.Task[None] | None = None  # nobody wants it any more
 

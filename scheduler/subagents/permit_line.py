@@ -153,9 +153,10 @@ class PermitLine:
         self._keeper.keep(place)
         if reply.code is Code.HELD:  # those before it have been granted too and go first, or the answer took too long
             place.granted = True
-            self._on_news(place)
         else:
             place.clears = reply.number(1)
+        if place.granted or place.early_news:
+            self._on_news(place)
         place.join()
 
     async def _herald(self) -> None:
@@ -179,10 +180,13 @@ class PermitLine:
         return places
 
     async def _look(self, batch: list[Place]) -> None:
+        due = [place for place in batch if self._due.pop(place.id, None)]  # what comes in from now on is newer than the answer
         sent = time.monotonic()
         try:
             answers = (await self._gateway(keep(self._prefix, batch))).answers
         except RedisUnreachable:  # places outlive an outage, and the gateway has waited for long
+            for place in due:
+                self._on_news(place)
             return
         except InfrastructureError as error:
             for place in batch:
@@ -197,9 +201,9 @@ class PermitLine:
                 if fresh:
                     self._hand_over(place, answer, sent)
                 else:
-                    self._due[place.id] = place
+                    self._on_news(place)
             elif answer.code is Code.WAITING:
-                self._due.pop(place.id, None)
+                continue
             elif not place.granted and answer.number(0) != place.clears:
                 self._turn_away(place, PermitCleared(self._name))
             else:
@@ -217,11 +221,13 @@ class PermitLine:
     def _rejoin(self, place: Place) -> None:
         """The lease of the place itself ran out, while this process was frozen or cut off: it goes to the end of the line."""
         self._forget(place)
-        place.granted = False
+        place.granted = place.early_news = False
         self._arrivals.append(place)
         self._arrived.set()
 
     def _turn_away(self, place: Place, error: BaseException) -> None:
+        if place.parting is not None:  # nobody is there to hear it
+            return
         self._forget(place)
         for future in (place.joined, place.turn):
             if not future.done():
@@ -238,9 +244,11 @@ class PermitLine:
 
     def _on_message(self, channel: str, text: str) -> None:
         del channel
-        place = self._line.get(text.partition(" ")[2])
-        if place is not None:
-            self._on_news(place)
+        id = text.partition(" ")[2]
+        if id in self._line:
+            self._on_news(self._line[id])
+        elif self._at_the_door is not None and self._at_the_door.id == id:
+            self._at_the_door.early_news = True  # the message has overtaken the answer that it follows
 
     def _on_news(self, place: Place) -> None:
         if place.id in self._line:

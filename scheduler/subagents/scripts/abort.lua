@@ -12,7 +12,7 @@ local record = read(id)
 if not record then return {call('EXISTS', P .. 'gone:' .. id) == 1 and 'expired' or 'unknown'} end
 if TERMINAL[record.status] then return {'already_terminal', record.status} end
 advance_clock()
-if call('EXISTS', P .. 'scope:@' .. id) == 1 then raise_cutoff(NONCE, '@' .. id, true, false, reason, by) end
+if call('EXISTS', P .. 'scope:@' .. id) == 1 and call('EXISTS', P .. 'interrupt:' .. NONCE) == 0 then raise_cutoff(NONCE, '@' .. id, true, false, reason, by) end
 if record.status == 'queued' then
   if hit(record) then
     settle_interrupted(record)

@@ -5,7 +5,7 @@
 -- ARGV  1 nonce, 2 worker, 3 free slots, then the types it serves
 -- Returns  {claimed, now, lease, {spec of an agent} ...}; the same nonce again returns the same agents under a lease that begins anew:
 --          a worker repeats only a claim whose answer it has not seen, so none of them has run yet
--- Events   started, admitted, stopped
+-- Events   started, stopped, redispatched, admitted
 -- include: agents
 -- include: starting
 NONCE = ARGV[1]
@@ -53,14 +53,13 @@ while #taken < share and looked < share + 32 do
   looked = looked + 1
   local job = heads[type].job
   call('ZREM', arq_queue(type), job)
+  call('DEL', 'arq:job:' .. job)
   local id, token = string.match(job, ':([^:]+):([^:]+)$')
   local code, started = 'unknown', nil
   if id then code, started = start(id, token, worker) end
   if code == 'started' then
     taken[#taken + 1] = id
     reply[#reply + 1] = started
-  else
-    call('DEL', 'arq:job:' .. job)
   end
   local head = call('ZRANGE', arq_queue(type), 0, 0, 'WITHSCORES')
   heads[type] = head[1] and {job = head[1], number = tonumber(head[2])} or nil

@@ -14,5 +14,6 @@ if ARGV[3] == '1' then
   call('ZREM', P .. 'workers', ARGV[2])
 end
 admit(100)
+admit_bypass(100)
 publish_told()
 return {'left'}

@@ -14,6 +14,7 @@ local index = P .. 'index:all'
 if tree ~= '' then index = P .. 'index:tree:' .. tree
 elseif scope ~= '' then index = P .. 'index:scope:' .. scope
 elseif ON_WORKER[status] or status == 'queued' then index = P .. 'scope:*'
+elseif TERMINAL[status] and status ~= 'stopped' then index = P .. 'index:status:' .. status -- `stopped` may be ahead of its record
 elseif type ~= '' then index = P .. 'index:type:' .. type
 end
 

@@ -17,7 +17,7 @@ for at = 1, #found, 2 do
   if not record then
     call('ZREM', index, found[at])
   elseif ended and WALL - ended >= older then
-    remove(found[at], record)
+    remove(found[at])
     removed = removed + 1
   end
 end

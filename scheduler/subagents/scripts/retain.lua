@@ -11,6 +11,6 @@ local budget = tonumber(ARGV[1])
 local due = call('ZRANGEBYSCORE', P .. 'settled', '-inf', int(WALL), 'LIMIT', 0, budget)
 for _, id in ipairs(due) do
   local record = read(id)
-  if not record or TERMINAL[record.status] then remove(id, record) else call('ZREM', P .. 'settled', id) end
+  if not record or TERMINAL[record.status] then remove(id) else call('ZREM', P .. 'settled', id) end
 end
 return {'retained', #due, #due == budget and 1 or 0}

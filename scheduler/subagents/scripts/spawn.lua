@@ -23,8 +23,8 @@ if parent_id ~= '' then
     return {'parent_stopped', parent_id}
   end
   for ancestor in each(parent.ancestors) do
-    local status = call('HGET', P .. 'agent:' .. ancestor, 'status')
-    if status ~= 'running' and status ~= 'waiting' then return {'parent_stopped', ancestor} end
+    local above = read(ancestor)
+    if not above or TERMINAL[above.status] or above.status == 'stopping' or hit(above) then return {'parent_stopped', ancestor} end
   end
   local depth = tonumber(parent.depth or nil) or 0
   if depth + 1 > tonumber(setting[12]) then
@@ -54,6 +54,7 @@ local function holder_of(at)
   return ARGV[at + 4] ~= '' and call('GET', P .. 'key:' .. ARGV[at + 4]) or nil
 end
 
+local first_with_key = {}
 local bypass_places = tonumber(setting[11]) - call('ZCARD', P .. 'bypass')
 local function refusal(at)
   local holder = holder_of(at)
@@ -62,6 +63,12 @@ local function refusal(at)
     if fingerprint and fingerprint ~= ARGV[at + 5] then return {'key_conflict', ARGV[at + 4], holder} end
     return nil
   end
+  local first = first_with_key[ARGV[at + 4]]
+  if first then
+    if ARGV[first + 5] ~= ARGV[at + 5] then return {'key_conflict', ARGV[at + 4], ARGV[first]} end
+    return nil
+  end
+  if ARGV[at + 4] ~= '' then first_with_key[ARGV[at + 4]] = at end
   if not type_known(ARGV[at + 1]) then return {'unknown_type', ARGV[at + 1], table.concat(call('HKEYS', P .. 'types'), ',')} end
   if string.sub(ARGV[at + 10], 2) == 'b' then
     bypass_places = bypass_places - 1

@@ -3,7 +3,7 @@
 -- KEYS  1 prefix
 -- ARGV  1 nonce, 2 id, 3 token, 4 worker
 -- Returns  {started, now, lease, spec} | {stopped} | {halted} | {stale} | {unknown}
--- Events   started, stopped, admitted
+-- Events   started, stopped, redispatched, admitted
 -- include: agents
 -- include: starting
 NONCE = ARGV[1]

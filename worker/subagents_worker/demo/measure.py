@@ -304,6 +304,8 @@ _BRANCHES: Final = frozenset(
 _BLOCKS: Final = frozenset(
     {ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match},
 )
+_LEAVES: Final = frozenset({ast.Load, ast.Store, ast.Del, ast.Name, ast.Constant, ast.alias})
+"""Nothing in them counts, and they are more than half of a tree."""
 
 
 @dataclass(slots=True)
@@ -354,7 +356,8 @@ def _measure_tree(name: str, lines: Lines, tree: ast.Module) -> FileMeasures:
                 stack.append((child, inner, 0, f"{inner.name}.") if inside else (child, scope, depth, prefix))
             continue
         for child in ast.iter_child_nodes(node):
-            stack.append((child, scope, depth - _is_elif(child, node), prefix))
+            if type(child) not in _LEAVES:
+                stack.append((child, scope, depth - (kind is ast.If and _is_elif(child, node)), prefix))
     grades: Counter[Grade] = Counter(grade(scope.complexity) for scope in scopes[1:])
     deepest = min(scopes, key=lambda scope: (-scope.depth, scope.depth_line))
     functions = sorted((scope.measures() for scope in scopes[1:]), key=lambda function: function.line)

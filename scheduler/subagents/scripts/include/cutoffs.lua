@@ -23,6 +23,9 @@ local function all_scopes(record)
   return scopes
 end
 
+-- Whether an interrupt, ordinary or forced ('1'), means this agent if its spawn number is at or below the interrupt's cutoff.
+local function aims_at(record, forced) return forced == '1' or record.survive ~= '1' end
+
 local function hit(record)
   for _, scope in ipairs(all_scopes(record)) do
     if cut_off(record.number, record.survive, scope) then return true end

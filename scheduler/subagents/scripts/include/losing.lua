@@ -48,9 +48,10 @@ local function redeliver(record, set)
 end
 
 -- A worker that no longer takes work: types that nobody else serves step aside, and their admitted agents return to their places.
+-- If its record has expired, any type may be one that it served: none must count as served for ever.
 local function stop_serving(worker, budget)
-  local types = call('HGET', P .. 'worker:' .. worker, 'types')
-  for type in each(types or '') do
+  local types = call('HGET', P .. 'worker:' .. worker, 'types') or table.concat(call('HKEYS', P .. 'types'), ',')
+  for type in each(types) do
     if call('SREM', P .. 'serving:' .. type, worker) == 1 and call('EXISTS', P .. 'serving:' .. type) == 0 then
       serve_lanes(type, 'lanes', 'unserved')
       for _, job in ipairs(call('ZRANGE', arq_queue(type), 0, budget - 1)) do

@@ -28,8 +28,8 @@ local function join_interrupts(record)
   for _, scope in ipairs(all_scopes(record)) do
     if cut_off(record.number, record.survive, scope) then
       for id in each(call('HGET', P .. 'sweeping', scope) or '') do
-        local at = tonumber(call('HGET', P .. 'interrupt:' .. id, 'cutoff') or nil) or 0
-        if not known[id] and record.number <= at then
+        local state = call('HMGET', P .. 'interrupt:' .. id, 'cutoff', 'forced')
+        if not known[id] and record.number <= (tonumber(state[1] or nil) or 0) and aims_at(record, state[2]) then
           known[id] = true
           record.interrupts = record.interrupts and (record.interrupts .. ',' .. id) or id
           call('HSET', P .. 'interrupt:' .. id .. ':agents', record.id, (record.worker or '') .. '|')
@@ -43,9 +43,24 @@ local function join_interrupts(record)
   end
 end
 
--- A cutoff that no unsettled agent is subject to any more says nothing: dropped, so that scopes do not pile up.
-local function forget_cutoff(scope, at)
-  if scope ~= '*' and call('ZCOUNT', P .. 'scope:' .. scope, '-inf', at) == 0 then
+-- A survivor that leaves before an ordinary interrupt's sweep has come to it was counted among the queued that it would stop.
+local function leave_sweeps(record)
+  if record.survive ~= '1' then return end
+  for _, scope in ipairs(all_scopes(record)) do
+    for id in each(call('HGET', P .. 'sweeping', scope) or '') do
+      local state = call('HMGET', P .. 'interrupt:' .. id, 'cutoff', 'forced', 'cursor')
+      local at, cursor = tonumber(state[1] or nil) or 0, tonumber(state[3] or nil) or 0
+      if record.number <= at and record.number > cursor and not aims_at(record, state[2]) then
+        call('HINCRBY', P .. 'interrupt:' .. id, 'queued_stopped', -1)
+      end
+    end
+  end
+end
+
+-- The cutoffs of a scope that no unsettled agent carries say nothing any more: dropped, so that scopes do not pile up. As long as
+-- someone carries it they stand, also when one interrupt of several is through.
+local function forget_cutoff(scope)
+  if scope ~= '*' and call('EXISTS', P .. 'scope:' .. scope) == 0 then
     call('HDEL', P .. 'cutoff', scope)
     call('HDEL', P .. 'cutoff:forced', scope)
     call('HDEL', P .. 'cutoff:cause', scope .. '|reason', scope .. '|by')
@@ -55,10 +70,10 @@ end
 -- An interrupt is complete when its sweep is through and every agent it found running is out.
 local function close_interrupt(id)
   local key = P .. 'interrupt:' .. id
-  local state = call('HMGET', key, 'swept', 'watchers', 'scope', 'cutoff')
+  local state = call('HMGET', key, 'swept', 'watchers', 'scope')
   if state[1] == '1' and call('EXISTS', key .. ':left') == 0 then
     call('HSETNX', key, 'completed_at', int(WALL))
-    forget_cutoff(state[3], state[4])
+    forget_cutoff(state[3])
     tell_watchers({id = id, watchers = state[2] or nil})
   end
 end
@@ -91,6 +106,7 @@ local function leave_scopes(record)
     if call('EXISTS', P .. 'scope:' .. scope) == 0 then
       call('PUBLISH', P .. 'idle', scope)
       if scope ~= '*' then call('PEXPIRE', P .. 'index:scope:' .. scope, KEEP_SETTLED * 2) end
+      forget_cutoff(scope)
     end
   end
 end
@@ -99,6 +115,7 @@ end
 local function settle(record, status, facts, result)
   local id, key = record.id, P .. 'agent:' .. record.id
   if ON_WORKER[record.status] and status == 'stopped' then join_interrupts(record) end
+  leave_sweeps(record)
   if admitted(record) then undispatch(id, record.token, record.type) end
   if record.status == 'queued' and not record.token and record.bypass ~= '1' then withdraw(lane_of(record), id) end
   leave_permit(record)
@@ -107,13 +124,13 @@ local function settle(record, status, facts, result)
   if result then call('SET', P .. 'result:' .. id, result, 'PX', KEEP_SETTLED) end
   call('PEXPIRE', key, KEEP_SETTLED)
   call('PEXPIRE', P .. 'input:' .. id, KEEP_SETTLED)
-  call('SET', P .. 'gone:' .. id, status, 'PX', KEEP_TOMBSTONE)
+  local root = each(record.ancestors)()
+  call('SET', P .. 'gone:' .. id, table.concat({status, record.type, root or id, record.scopes or ''}, '|'), 'PX', KEEP_TOMBSTONE)
   if record.key then call('PEXPIRE', P .. 'key:' .. record.key, KEEP_TOMBSTONE) end
   call('ZADD', P .. 'settled', int(WALL + KEEP_SETTLED), id)
   call('ZADD', P .. 'index:status:' .. status, record.seq, id)
   if record.stop_requested_at then call('ZREM', P .. 'stopping', id) end
   leave_scopes(record)
-  local root = each(record.ancestors)()
   if root then call('PEXPIRE', P .. 'index:tree:' .. root, KEEP_SETTLED * 2) end
   event(status, id, record.seq, 'run', record.run or '1')
   if call('EXISTS', P .. 'events:' .. id) == 1 then

@@ -25,6 +25,7 @@ local function start(id, token, worker)
   end
   if HALTED then
     requeue(record)
+    event('redispatched', id, record.seq, 'reason', 'halted')
     return 'halted'
   end
   undispatch(id, token, record.type)
@@ -33,6 +34,7 @@ local function start(id, token, worker)
   record.status, record.worker = 'running', worker
   call('ZADD', P .. (record.bypass == '1' and 'bypass' or 'active'), int(NOW + LEASE), id)
   call('SADD', P .. 'held:' .. worker, id)
+  call('ZADD', P .. 'workers', 'XX', int(NOW + LEASE), worker) -- never ends before the leases of what it runs
   event('started', id, record.seq, 'token', token, 'worker', worker)
   return 'started', spec(record)
 end

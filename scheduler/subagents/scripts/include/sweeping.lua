@@ -14,7 +14,7 @@ end
 -- Returns how many agents it looked at and whether there are more.
 local function sweep(id, budget)
   local key = P .. 'interrupt:' .. id
-  local state = call('HMGET', key, 'scope', 'cutoff', 'cursor', 'swept', 'reason', 'by')
+  local state = call('HMGET', key, 'scope', 'cutoff', 'cursor', 'swept', 'reason', 'by', 'forced')
   if not state[1] or state[4] == '1' then
     call('ZREM', P .. 'interrupts', id)
     return 0, false
@@ -25,7 +25,7 @@ local function sweep(id, budget)
     local record = read(found[i])
     if not record or TERMINAL[record.status] then
       call('ZREM', P .. 'scope:' .. scope, found[i])
-    elseif not hit(record) then
+    elseif not aims_at(record, state[7]) then
       call('HINCRBY', key, 'queued_stopped', -1)
     elseif ON_WORKER[record.status] then
       mark_stopping(record, state[5], state[6])
@@ -48,5 +48,5 @@ local function sweep_open(budget)
     if more then return true end
     budget = math.max(1, budget - looked)
   end
-  return false
+  return call('EXISTS', P .. 'interrupts') == 1
 end
