@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 from subagents import history, keys, listing, settings, spawning
 from subagents.controls import Controls
-from subagents.errors import InvalidArgument
+from subagents.errors import InvalidArgument, PoolClosed, SubagentsError
 from subagents.handle import AbortAnswer, AgentHandle
 from subagents.interrupts import Interrupts
 from subagents.latch import Latch
@@ -25,6 +26,8 @@ from subagents.scripts.replies import Code
 from subagents.settings import PoolSettings
 from subagents.statuses import Status
 from subagents.waits import Waits, record_of
+
+log = logging.getLogger(__name__)
 
 PURGE_BUDGET = 200
 
@@ -98,7 +101,7 @@ class Pool:
     async def close(self) -> None:
         """End this client's own waits with `PoolClosed`; agents go on (P19)."""
         await self._waits.stop()
-        await self.gateway.close()
+        await self.gateway.close(PoolClosed)
 
     # Spawning ------------------------------------------------------------------------------------------------------
 
@@ -143,12 +146,19 @@ class Pool:
 
     async def run(self, type: str, input: Any = None, **options: Any) -> AgentRecord:
         """Spawn and wait; the record comes whatever the outcome. Cancelling `run()` aborts its agent (P4)."""
-        handle = await self.spawn(type, input, **options)
+        spawning = asyncio.ensure_future(self.spawn(type, input, **options))
         try:
-            return await handle.wait()
+            return await (await asyncio.shield(spawning)).wait()
         except asyncio.CancelledError:
-            await asyncio.shield(handle.abort("run() was cancelled"))
+            await asyncio.shield(self._abort_spawned(spawning))
             raise
+
+    async def _abort_spawned(self, spawning: asyncio.Future[AgentHandle]) -> None:
+        """Abort what a cancelled `run()` has spawned, also if it was cancelled before it knew the id."""
+        try:
+            await (await spawning).abort("run() was cancelled")
+        except SubagentsError as failure:
+            log.warning("the agent of a cancelled run() was not aborted: %s", failure)
 
     # Following -----------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,8 @@ class Waits:
             reader.cancel()
             with suppress(asyncio.CancelledError):
                 await reader
+        unread, self._unread = self._unread, {}  # of a reader that was cancelled before it had begun
+        _settle_futures([future for futures in unread.values() for future in futures], PoolClosed())
         await self._subscription.stop()
 
     async def settled(self, agent_id: str, timeout: float | None) -> AgentRecord:

@@ -199,6 +199,16 @@ def reap(prefix: str, budget: int) -> Call[tuple[int, bool]]:
     return Call("reap", prefix, (keys.nonce(), str(budget)), lambda reply: (reply.number(0), reply.flag(1)))
 
 
+def tend(prefix: str, budget: int) -> Call[bool]:
+    """One tick of a scheduler; True while there is more to do."""
+    return Call("tend", prefix, (keys.nonce(), str(budget)), lambda reply: reply.flag(0))
+
+
+def lead(prefix: str, scheduler: str, lease_ms: int) -> Call[bool]:
+    """Take or renew the lead (0 ms: give it up); True if this scheduler leads now."""
+    return Call("lead", prefix, (scheduler, str(lease_ms)), lambda reply: reply.code is Code.LEADING)
+
+
 def lose(prefix: str, worker: str, budget: int) -> Call[bool]:
     """Report a dead worker process; True while it still holds agents."""
     return Call("lose", prefix, (keys.nonce(), worker, str(budget)), lambda reply: reply.flag(0))

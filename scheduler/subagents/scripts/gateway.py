@@ -14,7 +14,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
-from subagents.errors import ForeignSchema, InvalidArgument, PoolNotFound
+from subagents.errors import CallerError, ForeignSchema, InvalidArgument, PoolNotFound
 from subagents.scripts import loader
 from subagents.scripts.calls import Call
 from subagents.scripts.replies import Code, Reply
@@ -63,6 +63,7 @@ class Gateway:
     def __init__(self, url: str, *, patience: float = 10.0, socket_timeout: float = SOCKET_TIMEOUT) -> None:
         self.where = server_name(url)
         self.patience = patience
+        self._closed: type[CallerError] | None = None
         try:
             self.redis: redis.asyncio.Redis = redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
                 _checked(url), decode_responses=True, socket_timeout=socket_timeout, socket_connect_timeout=CONNECT_TIMEOUT
@@ -89,9 +90,13 @@ class Gateway:
         """Run `send` until it answers or the patience is over."""
         deadline, pause = time.monotonic() + (self.patience if patience is None else patience), FIRST_PAUSE
         while True:
+            if self._closed is not None:
+                raise self._closed
             try:
                 return await send()
             except (RedisError, OSError) as error:
+                if self._closed is not None:
+                    raise self._closed from None
                 if not may_pass(error) or time.monotonic() + pause > deadline:
                     raise translated(error, self.where) from error
                 if isinstance(error, ReadOnlyError):  # this connection leads to a server that is no longer the master
@@ -99,8 +104,9 @@ class Gateway:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def close(self) -> None:
-        """Close every connection; the gateway is not usable afterwards."""
+    async def close(self, reason: type[CallerError] | None = None) -> None:
+        """Close every connection. With a reason, calls that are under way or come later raise it instead of connecting again."""
+        self._closed = reason
         await self.redis.aclose()
         await self.redis.connection_pool.disconnect()  # pyright: ignore[reportGeneralTypeIssues] mistyped by redis-py
 

@@ -8,8 +8,7 @@
 --          {unknown_worker, code ...} if the worker must join again
 -- Events   adopted, lost, redispatched, admitted, stopping, stopped, error
 -- include: agents
--- include: losing
--- include: sweeping
+-- include: housekeeping
 NONCE = ARGV[1]
 local worker, budget = ARGV[2], tonumber(ARGV[3])
 advance_clock()
@@ -52,11 +51,6 @@ if call('EXISTS', P .. 'worker:' .. worker) == 1 then
 else
   reply[1] = 'unknown_worker'
 end
-if budget > 0 then
-  if reap(budget) > 0 then admit(budget) end
-  sweep_open(budget)
-  admit(budget)
-  admit_bypass(budget)
-end
+if budget > 0 then keep_house(budget) end
 publish_told()
 return reply
