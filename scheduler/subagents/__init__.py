@@ -40,6 +40,7 @@ from subagents.models import (
 )
 from subagents.pool import Pool
 from subagents.scope import Scope
+from subagents.semaphore import Semaphore
 from subagents.statuses import ErrorKind, Status
 
 __version__ = _version("subagents")
@@ -74,6 +75,7 @@ __all__ = [
     "QueueFull",
     "RedisUnreachable",
     "Scope",
+    "Semaphore",
     "SpawnRequest",
     "Status",
     "SubagentsError",
