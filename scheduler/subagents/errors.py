@@ -141,6 +141,14 @@ class PermitLost(CallerError):
         self.name = name
 
 
+class SemaphoreClosed(CallerError):
+    """The `Semaphore` is not open: it was closed, or is used before `start` or outside of its `async with`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"semaphore {name!r} is not open here: use it inside `async with Semaphore(…)`")
+        self.name = name
+
+
 # The agent's fault, or its owner's wish ----------------------------------------------------------------------------
 
 
@@ -200,7 +208,8 @@ class PoolNotFound(InfrastructureError):
     """The pool does not exist on this server (or was flushed)."""
 
     def __init__(self, pool: str) -> None:
-        super().__init__(f"pool {pool!r} does not exist on this server: open it with Pool(...) or `subagents scheduler` first")
+        what, maker = ("semaphore", "Semaphore(…)") if pool.startswith("semaphore:") else ("pool", "Pool(…) or `subagents scheduler`")
+        super().__init__(f"{what} {pool.removeprefix('semaphore:')!r} does not exist on this server (any more): open it with {maker}")
         self.pool = pool
 
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 
-from subagents.errors import CallerError, InfrastructureError, PermitCleared, RedisUnreachable
+from subagents.errors import InfrastructureError, PermitCleared, RedisUnreachable, SemaphoreClosed
 from subagents.permit import Permit, Place
 from subagents.permit_keeper import BATCH, PermitKeeper, keep
 from subagents.scripts import calls
@@ -24,14 +24,6 @@ from subagents.settings import LeaseTimes
 
 PARTING = 0.5
 """Seconds for which one who is stopped waits until the server knows that it left; the message goes out in any case."""
-
-
-class SemaphoreClosed(CallerError):
-    """The `Semaphore` is not open: it was closed, or is used before `start` or outside of its `async with`."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"semaphore {name!r} is not open here: use it inside `async with Semaphore(…)`")
-        self.name = name
 
 
 class PermitLine:

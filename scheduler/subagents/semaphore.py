@@ -27,11 +27,11 @@ from typing import Any, Self, TypeVar
 
 from subagents import keys, settings
 from subagents.deadman import DeadMansSwitch
-from subagents.errors import PermitLost
+from subagents.errors import PermitLost, SemaphoreClosed
 from subagents.models.stats import SemaphoreStatistics
 from subagents.permit import Permit
 from subagents.permit_keeper import PermitKeeper, keep
-from subagents.permit_line import PermitLine, SemaphoreClosed
+from subagents.permit_line import PermitLine
 from subagents.scheduled import Scheduled
 from subagents.scripts import calls
 from subagents.scripts.gateway import Gateway

@@ -59,8 +59,8 @@ class LeaseTimes:
 
     @property
     def renew_every(self) -> float:
-        """The time between two renewals, and the bound on a renewal's socket."""
-        return self.lease / 8
+        """The time between two renewals, and the bound on a renewal's socket; no longer than a step, or pool time would run slow."""
+        return min(self.lease / 8, self.max_step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 SOCKET_TIMEOUT, CONNECT_TIMEOUT = 5.0, 2.0
+MAX_CONNECTIONS, CONNECTION_WAIT = 64, 30
+"""A thousand calls at once share these connections; each call waits its turn for one, at most so many seconds."""
 
 
 def server_name(url: str) -> str:
@@ -65,11 +67,17 @@ class Gateway:
         self.patience = patience
         self._closed: type[CallerError] | None = None
         try:
-            self.redis: redis.asyncio.Redis = redis.asyncio.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
-                _checked(url), decode_responses=True, socket_timeout=socket_timeout, socket_connect_timeout=CONNECT_TIMEOUT
+            connections: redis.asyncio.BlockingConnectionPool = redis.asyncio.BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
+                _checked(url),
+                decode_responses=True,
+                socket_timeout=socket_timeout,
+                socket_connect_timeout=CONNECT_TIMEOUT,
+                max_connections=MAX_CONNECTIONS,
+                timeout=CONNECTION_WAIT,
             )
         except ValueError as refused:
             raise InvalidArgument(f"Redis URL {self.where!r} is refused: {refused}") from None
+        self.redis = redis.asyncio.Redis(connection_pool=connections)
 
     def __repr__(self) -> str:
         return f"Gateway({self.where!r})"
