@@ -52,11 +52,19 @@ async def _serve(options: WorkerOptions, registry: Registry, worker: str, parent
     if parent_pipe is not None:
         loop.add_reader(parent_pipe, _orphaned, loop, parent_pipe, tell)
     runtime = Runtime(options.url, options.pool, registry, slots=options.slots, grace=options.grace, worker=worker)
-    await runtime.start()
+    waiting = asyncio.ensure_future(told.wait())
+    starting = asyncio.ensure_future(runtime.start())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # told to go while it still waits for its pool
+        starting.cancel()
+        await asyncio.wait({starting})
+        await runtime.pool.close()
+        return 0
+    starting.result()
     arq_worker = AgentWorker(runtime, options.url)
     main = asyncio.create_task(arq_worker.main(), name="subagents-claims")
     try:
-        await asyncio.wait({main, asyncio.ensure_future(told.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({main, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if main.done():
             main.result()
         left = await drain(arq_worker, runtime, timeout=options.drain_timeout, grace=options.grace, now=now)

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from subagents import SpawnRequest
 from subagents_worker import AgentContext, agent
-from subagents_worker.demo.measure import FileMeasures, default_directory, find_sources, measure_file, summarise
+from subagents_worker.demo.measure import FileMeasures, default_directory, find_sources, measure_file
+from subagents_worker.demo.summary import summarise
 from subagents_worker.demo.table import render
 
 

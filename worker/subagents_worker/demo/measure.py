@@ -33,7 +33,6 @@ from pydantic import BaseModel, ConfigDict
 
 KEPT: Final = 10
 """How many functions and files a ranking holds."""
-PROBLEMS_KEPT: Final = 100
 LARGEST_SOURCE: Final = 2_000_000
 """Bytes. A larger file is data in Python's clothes, slow to parse and some hundred times its size as a syntax tree."""
 
@@ -48,11 +47,13 @@ GRADES: Final[tuple[tuple[Grade, int], ...]] = (("A", 5), ("B", 10), ("C", 20), 
 """The highest complexity of each grade; whatever is above is an F."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A result: fixed once made, and nothing but its fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Lines(_Frozen):
+class Lines(Frozen):
     """Lines by kind; `code + comment + blank == total`."""
 
     total: int = 0
@@ -61,7 +62,7 @@ class Lines(_Frozen):
     blank: int = 0
 
 
-class FunctionMeasures(_Frozen):
+class FunctionMeasures(Frozen):
     """One function or method; `name` is qualified, as in `Class.method` or `outer.inner`."""
 
     name: str
@@ -71,7 +72,7 @@ class FunctionMeasures(_Frozen):
     nesting: int
 
 
-class Nesting(_Frozen):
+class Nesting(Frozen):
     """The innermost of the blocks that stand deepest; `inside` is a function's name, or `<module>`."""
 
     depth: int
@@ -79,7 +80,7 @@ class Nesting(_Frozen):
     inside: str
 
 
-class FileMeasures(_Frozen):
+class FileMeasures(Frozen):
     """One file. `notable` holds its most complex and its longest functions, so that a summary over files is exact."""
 
     path: str
@@ -97,56 +98,6 @@ class FileMeasures(_Frozen):
     grades: dict[Grade, int] = {}
     notable: tuple[FunctionMeasures, ...] = ()
     problem: str | None = None
-
-
-class RankedFunction(FunctionMeasures):
-    """A function of a summary, with the file it stands in."""
-
-    path: str
-
-
-class RankedFile(_Frozen):
-    """A file of a summary."""
-
-    path: str
-    lines: int
-    functions: int
-    classes: int
-    complexity: int
-
-
-class RankedNesting(Nesting):
-    """The deepest place of a summary, with the file it stands in."""
-
-    path: str
-
-
-class FileProblem(_Frozen):
-    """A file that could not be measured, and why."""
-
-    path: str
-    problem: str
-
-
-class Summary(_Frozen):
-    """Many files added up. `root` is the folder that all of them share; empty if there is none."""
-
-    root: str
-    files: int
-    unmeasured: int
-    lines: Lines
-    functions: int
-    classes: int
-    imports: int
-    mean_file_lines: float
-    mean_function_lines: float
-    mean_complexity: float
-    grades: dict[Grade, int]
-    most_complex: tuple[RankedFunction, ...]
-    longest_functions: tuple[RankedFunction, ...]
-    longest_files: tuple[RankedFile, ...]
-    deepest: RankedNesting | None
-    problems: tuple[FileProblem, ...]
 
 
 def grade(complexity: int) -> Grade:
@@ -361,7 +312,7 @@ def _measure_tree(name: str, lines: Lines, tree: ast.Module) -> FileMeasures:
     grades: Counter[Grade] = Counter(grade(scope.complexity) for scope in scopes[1:])
     deepest = min(scopes, key=lambda scope: (-scope.depth, scope.depth_line))
     functions = sorted((scope.measures() for scope in scopes[1:]), key=lambda function: function.line)
-    complex_first, long_first = _most_complex(functions), _longest(functions)
+    complex_first, long_first = most_complex(functions), longest(functions)
     function_lines = sum(function.lines for function in functions)
     complexity = sum(function.complexity for function in functions)
     return FileMeasures(
@@ -372,8 +323,8 @@ def _measure_tree(name: str, lines: Lines, tree: ast.Module) -> FileMeasures:
         imports=counts[ast.Import] + counts[ast.ImportFrom],
         function_lines=function_lines,
         complexity=complexity,
-        mean_function_lines=_mean(function_lines, len(functions)),
-        mean_complexity=_mean(complexity, len(functions)),
+        mean_function_lines=mean(function_lines, len(functions)),
+        mean_complexity=mean(complexity, len(functions)),
         longest=next(iter(long_first), None),
         most_complex=next(iter(complex_first), None),
         deepest=Nesting(depth=deepest.depth, line=deepest.depth_line, inside=deepest.name) if deepest.depth else None,
@@ -387,73 +338,19 @@ def _is_elif(child: ast.AST, parent: ast.AST) -> bool:
     return isinstance(child, ast.If) and isinstance(parent, ast.If) and parent.orelse == [child] and child.col_offset == parent.col_offset
 
 
-# ── Adding up
-
-
-def summarise(measures: Sequence[FileMeasures]) -> Summary:
-    """Add measured files up: totals, averages, and the rankings a reader would ask for; ties go by path and line."""
-    ordered = sorted(measures, key=lambda file: file.path)
-    functions = [RankedFunction(path=file.path, **function.model_dump()) for file in ordered for function in file.notable]
-    depths = [(file.path, file.deepest) for file in ordered if file.deepest]
-    problems = [FileProblem(path=file.path, problem=file.problem) for file in ordered if file.problem is not None]
-    grades: Counter[Grade] = Counter()
-    for file in ordered:
-        grades.update(file.grades)
-    count = sum(file.functions for file in ordered)
-    total = sum(file.lines.total for file in ordered)
-    path, deepest = min(depths, key=lambda item: -item[1].depth, default=(None, None))
-    return Summary(
-        root=_shared_folder([file.path for file in ordered]),
-        files=len(ordered),
-        unmeasured=len(problems),
-        lines=Lines(
-            total=total,
-            code=sum(file.lines.code for file in ordered),
-            comment=sum(file.lines.comment for file in ordered),
-            blank=sum(file.lines.blank for file in ordered),
-        ),
-        functions=count,
-        classes=sum(file.classes for file in ordered),
-        imports=sum(file.imports for file in ordered),
-        mean_file_lines=_mean(total, len(ordered)),
-        mean_function_lines=_mean(sum(file.function_lines for file in ordered), count),
-        mean_complexity=_mean(sum(file.complexity for file in ordered), count),
-        grades=dict(sorted(grades.items())),
-        most_complex=tuple(_most_complex(functions)),
-        longest_functions=tuple(_longest(functions)),
-        longest_files=tuple(_ranked(file) for file in sorted(ordered, key=lambda file: -file.lines.total)[:KEPT]),
-        deepest=RankedNesting(path=path, **deepest.model_dump()) if path is not None and deepest else None,
-        problems=tuple(problems[:PROBLEMS_KEPT]),
-    )
-
-
-def _ranked(file: FileMeasures) -> RankedFile:
-    return RankedFile(
-        path=file.path,
-        lines=file.lines.total,
-        functions=file.functions,
-        classes=file.classes,
-        complexity=file.most_complex.complexity if file.most_complex else 0,
-    )
-
-
 _Function = TypeVar("_Function", bound=FunctionMeasures)
 
 
-def _most_complex(functions: Iterable[_Function]) -> list[_Function]:
+def most_complex(functions: Iterable[_Function]) -> list[_Function]:
+    """The most complex functions, as many as a ranking holds; ties as they come."""
     return sorted(functions, key=lambda function: -function.complexity)[:KEPT]
 
 
-def _longest(functions: Iterable[_Function]) -> list[_Function]:
+def longest(functions: Iterable[_Function]) -> list[_Function]:
+    """The longest functions, as many as a ranking holds; ties as they come."""
     return sorted(functions, key=lambda function: -function.lines)[:KEPT]
 
 
-def _mean(total: int, count: int) -> float:
+def mean(total: int, count: int) -> float:
+    """The average, rounded for people; 0 of nothing."""
     return round(total / count, 2) if count else 0.0
-
-
-def _shared_folder(paths: Sequence[str]) -> str:
-    try:
-        return os.path.commonpath([os.path.dirname(path) for path in paths])
-    except ValueError:  # no files, or relative beside absolute paths
-        return ""

@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from subagents_worker.demo.measure import GRADES, Lines, Summary, grade
+from subagents_worker.demo.measure import GRADES, Lines, grade
+from subagents_worker.demo.summary import Summary
 
 WIDTH: Final = 80
 _BAR: Final = 30
