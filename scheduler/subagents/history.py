@@ -19,7 +19,7 @@ async def pool_events(gateway: Gateway, prefix: str, after: str | None, follow: 
     key = f"{prefix}events"
     cursor = await streams.newest(gateway, key) if after is None else after
     while True:
-        entries = await streams.read(gateway, key, cursor, block_ms=streams.BLOCK_MS if follow else 1)
+        entries = await streams.read(gateway, key, cursor, block_ms=streams.BLOCK_MS if follow else None)
         for cursor, fields in entries:
             yield _pool_event(cursor, fields)
         if not entries and not follow:
@@ -37,7 +37,7 @@ async def agent_events(gateway: Gateway, prefix: str, agent_id: str, after: str)
             if event.kind in SETTLED:
                 return
         if not entries and record_of((await gateway(calls.get(prefix, [agent_id])))[0]).settled:
-            last = await streams.read(gateway, key, cursor, block_ms=1)
+            last = await streams.read(gateway, key, cursor, block_ms=None)
             if not last:
                 return
 

@@ -76,10 +76,10 @@ def read_report(interrupt_id: str, report: calls.Report) -> InterruptReport:
     agents: list[InterruptedAgent] = []
     for agent_id, value in report.agents.items():
         worker, _, ended = value.rpartition("|")
-        if agent_id in left:
-            agents.append(_still_in(agent_id, worker, report, began, *left[agent_id]))
+        if not ended:
+            agents.append(_still_in(agent_id, worker, report, began, left.get(agent_id)))
         else:
-            elapsed = max(int(ended) - began, 0) if ended else 0
+            elapsed = max(int(ended) - began, 0)
             agents.append(InterruptedAgent(id=agent_id, worker=worker or None, outcome=InterruptOutcome.STOPPED, elapsed_ms=elapsed))
     return InterruptReport(
         interrupt_id=interrupt_id,
@@ -95,11 +95,15 @@ def read_report(interrupt_id: str, report: calls.Report) -> InterruptReport:
     )
 
 
-def _still_in(agent_id: str, worker: str, report: calls.Report, began: int, lease_end: str, worker_lease_end: str) -> InterruptedAgent:
-    """An agent that is not out: its worker is silent, or it does not respond, or it is on its way."""
+def _still_in(agent_id: str, worker: str, report: calls.Report, began: int, leases: tuple[str, str] | None) -> InterruptedAgent:
+    """An agent that is not out: its worker is silent, or it does not respond, or it is on its way.
+
+    `leases` are the ends of its own lease and of its worker's; the script tells them for the first 10 000 agents only.
+    """
     elapsed = max(report.wall - began, 0)
+    lease_end, worker_lease_end = leases or ("", "")
     void = max(int(float(lease_end)) - report.now, 0) if lease_end else None
-    silent = not worker_lease_end or report.worker_is_silent(float(worker_lease_end))
+    silent = leases is not None and (not worker_lease_end or report.worker_is_silent(float(worker_lease_end)))
     if silent:
         outcome = InterruptOutcome.UNREACHABLE
     elif elapsed > NOT_RESPONDING_AFTER_MS:

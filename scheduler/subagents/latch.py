@@ -40,6 +40,7 @@ class Latch:
         self._pool, self.scope = pool, scope
         self._signal: Signal | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
         self.report: InterruptReport | None = None
 
     def __repr__(self) -> str:
@@ -55,6 +56,8 @@ class Latch:
         if signal is not None:
             self.report = None
             self._watch = asyncio.create_task(self._fire_on(signal), name="subagents-latch")
+            self._under_way.add(self._watch)  # an interrupt under way outlives its signal's replacement
+            self._watch.add_done_callback(self._under_way.discard)
 
     async def fired(self) -> InterruptReport | None:
         """Wait until the interrupt of the signal that is latched now has been sent; None if nothing is latched."""
@@ -64,12 +67,25 @@ class Latch:
 
     def _detach(self) -> None:
         watch, self._watch = self._watch, None
-        if watch is not None and self._signal is not None and not self._signal.is_set():
+        if watch is not None and not _has_fired(self._signal):
             watch.cancel()
 
     async def _fire_on(self, signal: Signal) -> None:
-        await signal.wait()
+        try:
+            await signal.wait()
+        except Exception:
+            log.exception("a signal latched on scope %r failed; it will interrupt nothing", self.scope)
+            return
         try:
             self.report = await self._pool.interrupt(self.scope, reason="the latched signal fired")
         except Exception:
             log.exception("the interrupt of scope %r, asked for by a latched signal, failed", self.scope)
+
+
+def _has_fired(signal: Signal | None) -> bool:
+    """True if it has; one that cannot tell has not."""
+    try:
+        return signal is not None and signal.is_set()
+    except Exception:
+        log.exception("a latched signal cannot tell whether it has fired")
+        return False

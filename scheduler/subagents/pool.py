@@ -17,6 +17,7 @@ from subagents.errors import InvalidArgument, PoolClosed, SubagentsError
 from subagents.handle import AbortAnswer, AgentHandle
 from subagents.interrupts import Interrupts
 from subagents.latch import Latch
+from subagents.lineage import child_of_running_agent
 from subagents.listing import AgentPage
 from subagents.models import AgentEvent, AgentRecord, InterruptReport, OnInterrupt, PoolEvent, PoolStats, SpawnRequest
 from subagents.scope import Scope
@@ -30,6 +31,7 @@ from subagents.waits import Waits, record_of
 log = logging.getLogger(__name__)
 
 PURGE_BUDGET = 200
+LONGEST_WAIT, LONGEST_PATIENCE = 3600, 86400
 
 
 class Pool:
@@ -41,7 +43,7 @@ class Pool:
         max_concurrent, lease, max_depth, max_bypass: used only if the pool does not exist yet (defaults 4, 15 s, 3, 0); the stored
             ones stand until someone sets them (G3).
         by: who acts, for the history; `user@host` by default.
-        patience: seconds for which a call is tried again while the server does not answer.
+        patience: seconds, 0..86400, for which a call is tried again while the server does not answer.
 
     Raises, on opening:
         InvalidArgument, RedisUnreachable, PermissionDenied, ForeignSchema.
@@ -64,7 +66,7 @@ class Pool:
         self.by = by or _whoami()
         given = {"max_concurrent": max_concurrent, "lease": lease, "max_depth": max_depth, "max_bypass": max_bypass}
         self._settings = PoolSettings(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
-        self.gateway = Gateway(url, patience=patience)
+        self.gateway = Gateway(url, patience=settings.seconds("patience", patience, 0, LONGEST_PATIENCE))
         self._waits = Waits(self.gateway, self.prefix)
         self._interrupts = Interrupts(self.gateway, self.prefix, self._waits)
         self._controls = Controls(self.gateway, self.prefix, self.by)
@@ -142,7 +144,7 @@ class Pool:
     async def spawn_many(self, requests: Sequence[SpawnRequest]) -> list[AgentHandle]:
         """Spawn in order, one round trip for each hundred; a batch with a bad request in it spawns nothing."""
         ids = await spawning.spawn(self.gateway, self.prefix, requests)
-        return [AgentHandle(self, agent_id) for agent_id in ids]
+        return [child_of_running_agent(self, agent_id) or AgentHandle(self, agent_id) for agent_id in ids]
 
     async def run(self, type: str, input: Any = None, **options: Any) -> AgentRecord:
         """Spawn and wait; the record comes whatever the outcome. Cancelling `run()` aborts its agent (P4)."""
@@ -237,7 +239,7 @@ class Pool:
             force: stop also agents spawned with `on_interrupt="survive"`.
             kill: a process whose agents do not respond is ended even if bystanders run in it.
         """
-        settings.seconds("wait", wait, 0, 3600)
+        settings.seconds("wait", wait, 0, LONGEST_WAIT)
         return await self._interrupts.send(scope, reason=reason, by=self.by, wait=wait, force=force, kill=kill)
 
     async def interrupt_report(self, interrupt_id: str) -> InterruptReport:
@@ -245,7 +247,8 @@ class Pool:
         return await self._interrupts.report(interrupt_id)
 
     async def halt(self, *, reason: str | None = None, wait: float = 5, force: bool = False) -> InterruptReport:
-        """Close the latch: interrupt everyone, stop admission, refuse spawns, until `unhalt` (I12)."""
+        """Close the latch: interrupt everyone, stop admission, refuse spawns, until `unhalt` (I12); `wait`, `force` as in `interrupt`."""
+        settings.seconds("wait", wait, 0, LONGEST_WAIT)
         return await self._interrupts.halt(reason=reason, by=self.by, wait=wait, force=force)
 
     async def unhalt(self, *, reason: str | None = None) -> None:

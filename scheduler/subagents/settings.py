@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ MAX_RESULT_BYTES = 1_048_576
 def whole_number(name: str, value: object, low: int, high: int) -> int:
     """Return `value` if it is an integer within `low`..`high`; bool, float, text and everything else are refused (L9)."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidArgument(f"{name} must be an integer from {low} to {high:_}, not {value!r}".replace("_", " "))
+        bound = f"{high:_}".replace("_", " ")
+        raise InvalidArgument(f"{name} must be an integer from {low} to {bound}, not {value!r}")
     return value
 
 
@@ -30,6 +32,15 @@ def seconds(name: str, value: object, low: float, high: float) -> float:
     """Return `value` as seconds if it is a number within `low`..`high`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidArgument(f"{name} must be a number of seconds from {low:g} to {high:g}, not {value!r}")
+    return float(value)
+
+
+def wait_timeout(value: object) -> float | None:
+    """Return `value` as the seconds that a wait may take: None waits without end, 0 or less reads once."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise InvalidArgument(f"timeout must be a number of seconds, or None to wait without end, not {value!r}")
     return float(value)
 
 

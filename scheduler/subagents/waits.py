@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from subagents import keys
+from subagents import keys, settings
 from subagents.errors import AgentExpired, PoolClosed, UnknownAgent
 from subagents.models import AgentRecord
 from subagents.scripts import calls
@@ -81,7 +81,8 @@ class Waits:
         self, name: str, read: Callable[[], Awaitable[T]], done: Callable[[T], bool], timeout: float | None, every: float = READ_AGAIN_EVERY
     ) -> T:
         """Read until `done`, each time `name` is called out, and at least every `every` seconds; the last reading when time is over."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        bound = settings.wait_timeout(timeout)
+        deadline = None if bound is None else time.monotonic() + bound
         called = asyncio.Event()
         await self.start()
         self._waiting[name].add(called)
@@ -94,7 +95,8 @@ class Waits:
                 if done(value) or remaining <= 0:
                     return value
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(called.wait(), remaining)
+                    async with asyncio.timeout(remaining):  # not wait_for: before Python 3.12 it may swallow a cancellation
+                        await called.wait()
         finally:
             self._waiting[name].discard(called)
             if not self._waiting[name]:
@@ -114,7 +116,8 @@ class Waits:
     async def _listening(self, deadline: float | None) -> None:
         patience = READ_AGAIN_EVERY if deadline is None else min(READ_AGAIN_EVERY, max(deadline - time.monotonic(), 0))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._subscription.connected.wait(), patience)
+            async with asyncio.timeout(patience):
+                await self._subscription.connected.wait()
 
     async def _read(self, agent_id: str) -> Reply:
         """One record; everything that is asked for in the same turn of the loop goes in one call."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 
@@ -21,6 +21,7 @@ from subagents_worker.settlement import Cause
 if TYPE_CHECKING:
     from subagents.pool import Pool
 
+T = TypeVar("T")
 ASK_AGAIN_EVERY = 0.5
 
 
@@ -29,8 +30,8 @@ class ChildHandle(AgentHandle):
 
     __slots__ = ("_context",)
 
-    def __init__(self, context: AgentContext, handle: AgentHandle) -> None:
-        super().__init__(context.pool, handle.id)
+    def __init__(self, context: AgentContext, pool: Pool, agent_id: str) -> None:
+        super().__init__(pool, agent_id)
         self._context = context
 
     async def wait(self, timeout: float | None = None) -> AgentRecord:
@@ -108,12 +109,16 @@ class AgentContext:
     async def spawn(self, type: str, input: Any = None, **options: Any) -> ChildHandle:
         """Spawn a child: it inherits the scopes, and is stopped with its parent (N2, N4). Options as in `pool.spawn`."""
         self._run.last_sign = time.monotonic()
-        return ChildHandle(self, await self.pool.spawn(type, input, **options))
+        return self.child(self.pool, (await self.pool.spawn(type, input, **options)).id)
 
     async def spawn_many(self, requests: Sequence[SpawnRequest]) -> list[ChildHandle]:
         """Spawn several children, in order, in as few round trips as they fit in."""
         self._run.last_sign = time.monotonic()
-        return [ChildHandle(self, handle) for handle in await self.pool.spawn_many(requests)]
+        return [self.child(self.pool, handle.id) for handle in await self.pool.spawn_many(requests)]
+
+    def child(self, pool: Pool, agent_id: str) -> ChildHandle:
+        """The handle on a child; `pool.spawn` inside this agent's code makes it too (N2)."""
+        return ChildHandle(self, pool, agent_id)
 
     async def wait_all(self, handles: Sequence[AgentHandle], timeout: float | None = None) -> list[AgentRecord]:
         """Wait for several children at once, lending the permit one time; their records in the same order."""
@@ -125,19 +130,36 @@ class AgentContext:
         """Give back the permit and the worker slot for the time of the block; both are there again when it is left (N1)."""
         if asyncio.current_task() is not self._main_task:
             raise CallerError("only an agent's own main task may wait for a child: await the handle there, or use ctx.wait_all(handles)")
-        if await self._obey(await self.pool.gateway(calls.lend(self.pool.prefix, self.id, self.token))) is Code.RUNNING:
-            yield
-            return
         self._run.resumed.clear()
-        self._runs.lend(self._run, True)
         try:
+            if await self._to_the_end(self._lend) is Code.WAITING:
+                self._runs.lend(self._run, True)
             yield
         finally:
             try:
                 if self._run.cause is None:
-                    await self._take_back()
+                    await self._to_the_end(self._take_back)
             finally:
                 self._runs.lend(self._run, False)
+
+    async def _to_the_end(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Lending and taking back are never left half done: a cancellation (a time-out of the agent's own, say) is raised when the step
+        is through, so that its code never goes on without its permit. Only a run that is told to end goes at once."""
+        doing, cancelled = asyncio.ensure_future(step()), None
+        while not doing.done():
+            try:
+                await asyncio.wait({doing})
+            except asyncio.CancelledError as cancellation:
+                cancelled = cancellation
+                if self._run.cause is not None:
+                    doing.cancel()
+                    break
+        if cancelled is not None:
+            raise cancelled
+        return doing.result()
+
+    async def _lend(self) -> Code:
+        return await self._obey(await self.pool.gateway(calls.lend(self.pool.prefix, self.id, self.token)))
 
     async def _take_back(self) -> None:
         while True:
@@ -147,7 +169,8 @@ class AgentContext:
                 self._run.last_sign = time.monotonic()
                 return
             try:
-                await asyncio.wait_for(self._run.resumed.wait(), ASK_AGAIN_EVERY)
+                async with asyncio.timeout(ASK_AGAIN_EVERY):
+                    await self._run.resumed.wait()
             except TimeoutError:
                 continue
 

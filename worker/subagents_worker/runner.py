@@ -81,7 +81,7 @@ class Runner:
         task = asyncio.current_task()
         assert task is not None
         context.bind(task)
-        running_agent.set(Running(self._pool.prefix, run.spec.id, run.spec.token))
+        running_agent.set(Running(self._pool.prefix, run.spec.id, run.spec.token, context.child))
         arguments = type.arguments(run.spec.input)
         try:
             positional = (context,) if type.takes_context else ()
@@ -92,8 +92,8 @@ class Runner:
             raise RuntimeError(str(own)) from own
 
     async def _settle(self, run: Run, ending: Ending) -> None:
-        settlement = decide(run.spec, ending)
         try:
+            settlement = decide(run.spec, ending)
             if settlement is None:
                 log.warning("agent %s lost its lease and was cut off; what it was doing is not recorded", run.spec.id)
                 return

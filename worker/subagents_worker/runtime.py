@@ -9,6 +9,7 @@ import os
 import platform
 import socket
 import time
+from contextlib import suppress
 
 from subagents import keys
 from subagents.errors import CallerError, PoolNotFound, RedisUnreachable
@@ -70,6 +71,7 @@ class Runtime:
         if self._lifeline is not None:
             return
         joined = await self._join()
+        log.info("%s serves pool %r: %s (%d slots)", self.worker, self.pool.name, ", ".join(self.registry.names), self.slots)
         self._trust = Trust(joined.lease)
         self._runner = Runner(self.pool, self.registry, self.runs, self._trust, self._settler)
         self._lifeline = Lifeline(self._url, self.pool.prefix, self.worker, self.runs, self._trust, self._grace, self._reintroduction)
@@ -136,7 +138,9 @@ class Runtime:
             await asyncio.shield(running)
         except asyncio.CancelledError:
             self.runs.stop(agent_id, Cause.SHUTDOWN)
-            await running
+            while not running.done():  # a second cancellation must not cut off the settlement
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running})
             raise
 
     async def _start_delivered(self, agent_id: str, token: str) -> asyncio.Task[None] | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from subagents.errors import InvalidInput
 from subagents.scripts.calls import Settlement, Spec
@@ -79,9 +80,11 @@ def _own_end(spec: Spec, ending: Ending) -> Settlement:
 
 def _with_result(spec: Spec, outcome: Outcome, ending: Ending) -> Settlement:
     """A result that JSON cannot say, or that is too large, is an error of its kind (P12)."""
+    if isinstance(ending.value, Iterator | AsyncIterator):  # pydantic would use it up and call it a list
+        return _error(spec, ErrorKind.UNSERIALISABLE_RESULT, f"its result is no JSON: {type(ending.value).__name__}")
     try:
         encoded = to_json(ending.value, inf_nan_mode="constants").decode()
-    except (PydanticSerializationError, ValueError, RecursionError) as unserialisable:
+    except Exception as unserialisable:
         return _error(spec, ErrorKind.UNSERIALISABLE_RESULT, f"its result is no JSON: {unserialisable}")
     if len(encoded) > MAX_RESULT_BYTES:
         text = f"its result is {len(encoded):,} bytes of JSON, the bound is {MAX_RESULT_BYTES:,}"
@@ -90,7 +93,8 @@ def _with_result(spec: Spec, outcome: Outcome, ending: Ending) -> Settlement:
 
 
 def _error(spec: Spec, kind: ErrorKind, text: str) -> Settlement:
-    return Settlement(spec.id, spec.token, Outcome.ERROR, kind, text[:ERROR_TEXT_BOUND])
+    sayable = text[:ERROR_TEXT_BOUND].encode(errors="backslashreplace").decode()  # a file name may hold what UTF-8 cannot say
+    return Settlement(spec.id, spec.token, Outcome.ERROR, kind, sayable[:ERROR_TEXT_BOUND])
 
 
 def error_text(failure: BaseException) -> str:

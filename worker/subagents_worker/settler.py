@@ -55,6 +55,11 @@ class Settler:
                     self._queue[:0] = batch
                     await asyncio.sleep(0.2)
                     continue
+                except Exception as failure:  # not to be mended by sending it again: whoever waits is told, and the leases run out
+                    for _, future in batch:
+                        if not future.done():
+                            future.set_exception(failure)
+                    continue
                 for (_, future), reply in zip(batch, replies, strict=True):
                     if not future.done():
                         future.set_result(reply)

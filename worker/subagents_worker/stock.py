@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from subagents_worker.arq_worker import arq_settings
 from subagents_worker.registry import Registry, default_registry
 from subagents_worker.runtime import Runtime
+from subagents_worker.settlement import Cause
 
 
 def stock_worker_settings(
@@ -24,6 +26,10 @@ def stock_worker_settings(
         ctx["runtime"] = runtime
 
     async def on_shutdown(ctx: dict[Any, Any]) -> None:
-        await ctx["runtime"].stop()
+        runtime: Runtime = ctx["runtime"]
+        runtime.runs.stop_all(Cause.SHUTDOWN)  # arq has let go of jobs that it has cancelled twice
+        if runtime.tasks:
+            await asyncio.wait(runtime.tasks, timeout=grace)
+        await runtime.stop()
 
     return {**arq_settings(url, pool, type, slots), "on_startup": on_startup, "on_shutdown": on_shutdown, "poll_delay": 0.05}

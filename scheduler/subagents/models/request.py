@@ -39,11 +39,11 @@ class SpawnRequest(BaseModel):
     scopes: tuple[str, ...] = Field(default=(), max_length=MAX_SCOPES)
     key: Annotated[str, AfterValidator(keys.spawn_key)] | None = None
     description: str | None = Field(default=None, max_length=500)
-    timeout: float | None = Field(default=None, gt=0, le=30 * 86400)
-    stall_timeout: float | None = Field(default=None, gt=0, le=30 * 86400)
-    retries: int = Field(default=0, ge=0, le=100)
+    timeout: float | None = Field(default=None, gt=0, le=30 * 86400, strict=True)
+    stall_timeout: float | None = Field(default=None, gt=0, le=30 * 86400, strict=True)
+    retries: int = Field(default=0, ge=0, le=100, strict=True)
     on_interrupt: OnInterrupt = "stop"
-    bypass_queue: bool = False
+    bypass_queue: bool = Field(default=False, strict=True)
 
     @field_validator("scopes")
     @classmethod

@@ -1,52 +1,57 @@
-"""The scheduler as a service: start, tick, stop."""
+"""The scheduler as a service: start, stop, and run until told."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 import signal
+import socket
 import time
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from subagents.errors import InfrastructureError, SubagentsError
+from subagents import keys
+from subagents.errors import SubagentsError
 from subagents.pool import Pool
-from subagents.scheduler.leader import LEASE, RENEW_EVERY, Leadership
-from subagents.scripts import calls
-from subagents.scripts.server import OLDEST, server_facts
+from subagents.scheduler import fitness
+from subagents.scheduler.rounds import Rounds
+from subagents.scripts.server import server_facts
 
-log = logging.getLogger(__name__)
-
-TICK, BUSY_TICK = 0.4, 0.02
-BUDGET = 100
-RETAIN_EVERY = 5.0
-STOP_WITHIN = 3.0
-
-
-class UnfitServer(InfrastructureError):
-    """The server cannot hold the promises: too old, or set to evict keys when its memory is full."""
+PATIENCE = 3.0
+STOP_WITHIN, RESIGN_WITHIN = 2.0, 1.0
 
 
 class SchedulerState(BaseModel):
-    """A scheduler as it stands."""
+    """A scheduler as it stands: whether it leads, when it last did its duties, and what fails."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
+    pool: str
     running: bool
     leading: bool
-    leading_for_s: float | None
-    last_tick_ago_s: float | None
-    last_error: str | None
+    leading_for_s: float | None = None
+    last_tick_ago_s: float | None = None
+    failing_for_s: float | None = None
+    last_error: str | None = None
 
 
 class Scheduler:
-    """One of any number of replicas for a pool; the one that leads does the work, the others stand by.
+    """One of any number of replicas for a pool: the one that leads does the duties, the others stand by.
+
+    A pool works without any; what has no scheduler heals when a worker's next heartbeat comes, and forgets nothing.
 
     Args:
-        url, pool: the pool; it is made if it does not exist yet.
-        max_concurrent, lease, max_depth, max_bypass: what it is made with.
+        url: `redis://`, `rediss://` or `unix://`.
+        pool: its name; it is made if it does not exist yet.
+        max_concurrent, lease, max_depth, max_bypass: what it is made with; the settings of a pool that exists stand (G3).
+
+    Raises:
+        InvalidArgument: a name or a setting is out of its bounds.
     """
 
     def __init__(
@@ -59,126 +64,134 @@ class Scheduler:
         max_depth: int | None = None,
         max_bypass: int | None = None,
     ) -> None:
-        self._pool = Pool(
+        self.name = f"scheduler-{socket.gethostname()}-{os.getpid()}-{keys.new_id()[:8]}"
+        self.pool = keys.pool_name(pool)
+        self._open: Callable[[], Pool] = lambda: Pool(
             url,
             name=pool,
             max_concurrent=max_concurrent,
             lease=lease,
             max_depth=max_depth,
             max_bypass=max_bypass,
-            by="scheduler",
-            patience=3.0,
+            by=self.name,
+            patience=PATIENCE,
         )
-        self._leadership = Leadership(self._pool.gateway, self._pool.prefix)
+        self._open()  # refuses what is out of bounds here and now
+        self._changing = asyncio.Lock()
+        self._ending, self._stopped = asyncio.Event(), asyncio.Event()
+        self._connected: Pool | None = None
+        self._rounds: Rounds | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ending = asyncio.Event()
-        self._retained_at = 0.0
-        self._ticked_at: float | None = None
-        self._failure: str | None = None
 
     def __repr__(self) -> str:
         state = self.state()
         word = "stopped" if not state.running else "leading" if state.leading else "standing by"
-        return f"<Scheduler {state.name} of pool {self._pool.name!r}, {word}>"
+        return f"<Scheduler {self.name} of pool {self.pool!r}, {word}>"
 
     def state(self) -> SchedulerState:
-        """How it stands now."""
-        now, since = time.monotonic(), self._leadership.since
+        """How it stands now. A stopped scheduler still tells its last error."""
+        rounds = self._rounds
+        if rounds is None:
+            return SchedulerState(name=self.name, pool=self.pool, running=False, leading=False)
+        running = self._task is not None
         return SchedulerState(
-            name=self._leadership.name,
-            running=self._task is not None,
-            leading=self._leadership.leading,
-            leading_for_s=None if since is None else now - since,
-            last_tick_ago_s=None if self._ticked_at is None else now - self._ticked_at,
-            last_error=self._failure,
+            name=self.name,
+            pool=self.pool,
+            running=running,
+            leading=running and rounds.leadership.leading,
+            leading_for_s=_ago(rounds.leadership.since) if running else None,
+            last_tick_ago_s=_ago(rounds.last_at),
+            failing_for_s=_ago(rounds.failures.since) if running else None,
+            last_error=rounds.failures.last,
         )
 
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
     async def start(self) -> None:
-        """Make the pool if need be, check the server, and begin to tick.
+        """Make the pool if need be, check the server, and begin the rounds; no effect on one that runs.
 
         Raises:
             UnfitServer: the server is too old, or may evict the pool's keys.
             RedisUnreachable, PermissionDenied, ForeignSchema.
         """
-        if self._task is not None:
-            return
-        await self._pool.open()
-        await self._check_server()
-        self._ending.clear()
-        self._task = asyncio.create_task(self._keep_ticking(), name="subagents-scheduler")
+        async with self._changing:
+            if self._task is not None:
+                return
+            pool = self._open()
+            try:
+                await pool.open()
+                fitness.check(await server_facts(pool.gateway), pool.gateway.where)
+            except BaseException:
+                await pool.close()
+                raise
+            self._ending.clear()
+            self._stopped.clear()
+            self._connected, self._rounds = pool, Rounds(pool.gateway, self.pool, self.name)
+            self._task = asyncio.create_task(self._rounds.keep(self._ending), name=self.name)
 
     async def stop(self) -> None:
-        """Stop within a few seconds and give up the lead, so that another takes over at once."""
-        task, self._task = self._task, None
-        if task is None:
-            return
-        self._ending.set()
-        done, _ = await asyncio.wait({task}, timeout=STOP_WITHIN)
-        if not done:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        with suppress(SubagentsError):
-            await self._leadership.resign()
-        await self._pool.close()
+        """Stop within a few seconds, whatever the server does, and give up the lead, so that another takes over at once."""
+        async with self._changing:
+            if self._task is None or self._connected is None or self._rounds is None:
+                return
+            self._ending.set()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(STOP_WITHIN):
+                        await self._task
+                with suppress(TimeoutError, SubagentsError):
+                    async with asyncio.timeout(RESIGN_WITHIN):
+                        await self._rounds.leadership.resign()
+            finally:
+                self._task = None
+                self._stopped.set()
+                await self._connected.close()
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT."""
+        """Start, run until SIGTERM, SIGINT or `stop()`, and stop. A signal also ends a start that still waits for the server.
+
+        It takes these signals for itself while it runs; a program that handles them uses `start` and `stop`, or `async with`.
+        """
         told = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, told.set)
-        try:
-            await self.start()
-            log.info("%r has started", self)
-            await told.wait()
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-            await self.stop()
-
-    async def _check_server(self) -> None:
-        facts = await server_facts(self._pool.gateway)
-        where = self._pool.gateway.where
-        if facts.version < OLDEST:
-            raise UnfitServer(f"Redis at {where} is {'.'.join(map(str, facts.version))}, the oldest supported is 7.0")
-        if facts.eviction not in (None, "noeviction"):
-            raise UnfitServer(
-                f"Redis at {where} evicts keys (maxmemory-policy {facts.eviction}); a whole pool could vanish: set it to noeviction"
-            )
-        if facts.persistent is False:
-            log.warning("Redis at %s keeps nothing on disk: a restart loses the pool; turn appendonly on", where)
-
-    async def _keep_ticking(self) -> None:
-        while not self._ending.is_set():
-            pause = RENEW_EVERY
+        with _signals_call(told.set):
             try:
-                if await self._leadership.ask():
-                    pause = BUSY_TICK if await self._tick() else TICK
-                self._failure = None
-            except SubagentsError as failure:
-                self._note(failure)
-                pause = TICK
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), pause)
+                await _until_first(self.start(), told.wait())
+                await _until_first(self._stopped.wait(), told.wait())
+            finally:
+                await self.stop()
 
-    async def _tick(self) -> bool:
-        """Do one portion of everything that is due; True if there is more."""
-        gateway, prefix = self._pool.gateway, self._pool.prefix
-        more = await gateway(calls.tend(prefix, BUDGET), patience=0)
-        self._ticked_at = time.monotonic()
-        if self._ticked_at - self._retained_at >= RETAIN_EVERY:
-            if await gateway(calls.retain(prefix, BUDGET), patience=0):
-                more = True
-            else:
-                self._retained_at = self._ticked_at
-        return more
 
-    def _note(self, failure: SubagentsError) -> None:
-        """Say a failure once for as long as it lasts."""
-        kind = type(failure).__name__
-        if self._failure is None or not self._failure.startswith(kind):
-            log.warning(
-                "the scheduler cannot tend pool %r, and goes on trying (leads again within %g s): %s", self._pool.name, LEASE, failure
-            )
-        self._failure = f"{kind}: {failure}"
+def _ago(moment: float | None) -> float | None:
+    return None if moment is None else time.monotonic() - moment
+
+
+@contextmanager
+def _signals_call(tell: Callable[[], None]) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    with suppress(ValueError, RuntimeError):  # outside of the main thread nobody can be told by signal, only by stop()
+        for number in numbers:
+            loop.add_signal_handler(number, tell)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def _until_first(*works: Coroutine[Any, Any, object]) -> None:
+    """Return when the first is done, and raise what it raised; the others are cancelled."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()

@@ -116,6 +116,11 @@ class Report:
         return self.lease - (lease_end - self.now) > self.lease / 2
 
 
+def prove(prefix: str) -> Call[str | None]:
+    """The first right that this server user lacks; None if it has them all."""
+    return Call("prove", prefix, (), lambda reply: reply.text(0) if reply.code is Code.NO_RIGHT else None)
+
+
 def create(prefix: str, settings: Mapping[str, str], by: str) -> Call[Reply]:
     """Make a pool or a semaphore unless it is there."""
     return Call("create", prefix, (by, *(text for pair in settings.items() for text in pair)), _whole)

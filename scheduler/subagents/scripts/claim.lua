@@ -19,7 +19,7 @@ if last[1] == NONCE then
   for id in each(last[2] or '') do
     local record = read(id)
     if record and record.worker == worker and record.status == 'running' then
-      call('ZADD', P .. (record.bypass == '1' and 'bypass' or 'active'), int(NOW + LEASE), id)
+      hold(record)
       reply[#reply + 1] = spec(record)
     end
   end

@@ -5,9 +5,10 @@
 -- ARGV  1 nonce, 2 keep result (1|0), then 6 for each agent: id, token, outcome, error kind, error, result ('' = none)
 --       outcomes: completed, steered, aborted, error, stopped, handed_back (to its own place, if an attempt is left)
 -- Returns  {finished, {code, status} for each agent}; codes: settled (also for a repeated call), queued, stale, unknown
--- Events   completed, steered, aborted, error, stopped, redispatched, admitted
+-- Events   adopted, completed, steered, aborted, error, stopped, redispatched, admitted
 -- include: agents
 -- include: losing
+-- include: adopting
 NONCE = ARGV[1]
 advance_clock()
 
@@ -18,6 +19,7 @@ local function finish(id, token, outcome, error_kind, error, result)
   if TERMINAL[record.status] then
     return {record.outcome == outcome and 'settled' or 'stale', record.status}
   end
+  if record.status == 'queued' then adopt(record) end
   local facts = {'outcome', outcome}
   if error_kind ~= '' then facts = {'outcome', outcome, 'error_kind', error_kind, 'error', error} end
   result = result ~= '' and result or nil

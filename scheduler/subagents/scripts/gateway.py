@@ -12,10 +12,10 @@ from typing import Self, TypeVar, cast
 
 import redis
 import redis.asyncio
-from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError, RedisError
 
-from subagents.errors import CallerError, ForeignSchema, InvalidArgument, PoolNotFound
-from subagents.scripts import loader
+from subagents.errors import CallerError, ForeignSchema, InvalidArgument, PermissionDenied, PoolNotFound
+from subagents.scripts import calls, loader
 from subagents.scripts.calls import Call
 from subagents.scripts.replies import Code, Reply
 from subagents.scripts.translation import may_pass, translated
@@ -66,6 +66,7 @@ class Gateway:
         self.where = server_name(url)
         self.patience = patience
         self._closed: type[CallerError] | None = None
+        self._proven: set[str] = set()
         try:
             connections: redis.asyncio.BlockingConnectionPool = redis.asyncio.BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
                 _checked(url),
@@ -84,24 +85,48 @@ class Gateway:
 
     async def __call__(self, call: Call[T], *, patience: float | None = None) -> T:
         """Send a call and return what its answer means; `patience` replaces the gateway's own, 0 sends it once."""
-        script = loader.load(call.script)
 
         async def send() -> object:
-            try:
-                return await cast("Awaitable[object]", self.redis.evalsha(script.sha, 1, call.prefix, *call.args))
-            except NoScriptError:
-                return await cast("Awaitable[object]", self.redis.eval(script.source, 1, call.prefix, *call.args))
+            await self._prove_rights(call.prefix)
+            return await self._evaluate(call)
 
         return _answer(call, await self.patiently(send, patience))
+
+    async def _prove_rights(self, prefix: str) -> None:
+        """Before the first call on a pool: a script that lacks a right halfway through would leave half of a change behind."""
+        if prefix in self._proven:
+            return
+        call = calls.prove(prefix)
+        try:
+            missing = call.read(Reply.of(await self._evaluate(call)))
+        except NoPermissionError as refused:  # it may not even ask
+            missing = f"EVALSHA and EVAL on keys {prefix}*: {refused}"
+        if missing is not None:
+            raise PermissionDenied(
+                f"the Redis user at {self.where} lacks a right that the pool needs: {missing} (deploy/redis.acl has them all)"
+            )
+        self._proven.add(prefix)
+
+    async def _evaluate(self, call: Call[T]) -> object:
+        script = loader.load(call.script)
+        try:
+            return await cast("Awaitable[object]", self.redis.evalsha(script.sha, 1, call.prefix, *call.args))
+        except NoScriptError:
+            return await cast("Awaitable[object]", self.redis.eval(script.source, 1, call.prefix, *call.args))
 
     async def patiently(self, send: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
         """Run `send` until it answers or the patience is over."""
         deadline, pause = time.monotonic() + (self.patience if patience is None else patience), FIRST_PAUSE
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         while True:
             if self._closed is not None:
                 raise self._closed
             try:
-                return await send()
+                answer = await send()
+                if task is not None and task.cancelling() > cancellations:  # swallowed: redis-py sends with wait_for, see bpo-37658
+                    raise asyncio.CancelledError
+                return answer
             except (RedisError, OSError) as error:
                 if self._closed is not None:
                     raise self._closed from None

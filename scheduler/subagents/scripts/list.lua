@@ -11,7 +11,7 @@ local most, below, looks = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local PAGE_BYTES = 4194304
 advance_clock()
 local index = P .. 'index:all'
-if tree ~= '' then index = P .. 'index:tree:' .. tree
+if tree ~= '' then index = P .. 'index:tree:' .. (call('HGET', P .. 'agent:' .. tree, 'root') or tree)
 elseif scope ~= '' then index = P .. 'index:scope:' .. scope
 elseif ON_WORKER[status] or status == 'queued' then index = P .. 'scope:*'
 elseif TERMINAL[status] and status ~= 'stopped' then index = P .. 'index:status:' .. status -- `stopped` may be ahead of its record
@@ -23,14 +23,22 @@ local function in_scope(record)
   return string.find(',' .. (record.scopes or '') .. ',', ',' .. scope .. ',', 1, true) ~= nil
 end
 
+local function in_tree(record)
+  return tree == '' or record.id == tree or string.find(',' .. (record.ancestors or '') .. ',', ',' .. tree .. ',', 1, true) ~= nil
+end
+
 local reply, bytes, last = {'page', ''}, 0, nil
 local found = call('ZREVRANGEBYSCORE', index, below == '+inf' and below or ('(' .. below), '-inf', 'WITHSCORES', 'LIMIT', 0, looks)
+if tree ~= '' and below == '+inf' and call('EXISTS', index) == 0 then  -- an agent without children is a tree of one
+  local seq = call('HGET', P .. 'agent:' .. tree, 'seq')
+  if seq then found = {tree, seq} end
+end
 for at = 1, #found, 2 do
   local record = read(found[at])
   last = found[at + 1]
   if not record then
     call('ZREM', index, found[at])
-  elseif record.seq == found[at + 1] and (type == '' or record.type == type) and in_scope(record)
+  elseif record.seq == found[at + 1] and (type == '' or record.type == type) and in_scope(record) and in_tree(record)
       and (status == '' or seen_status(record) == status) then
     local view, size = view_of(record)
     reply[#reply + 1] = {'record', unpack(view)}

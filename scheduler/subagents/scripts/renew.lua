@@ -8,6 +8,7 @@
 --          {unknown_worker, code ...} if the worker must join again
 -- Events   adopted, lost, redispatched, admitted, stopping, stopped, error
 -- include: agents
+-- include: adopting
 -- include: housekeeping
 NONCE = ARGV[1]
 local worker, budget = ARGV[2], tonumber(ARGV[3])
@@ -23,15 +24,7 @@ end
 local function renew(id, token)
   local record = read(id)
   if not record or record.token ~= token or TERMINAL[record.status] then return 'stale' end
-  if record.status == 'queued' then
-    -- The start was acknowledged by a server that has since lost it: the agent runs, so the record must say so.
-    undispatch(id, token, record.type)
-    call('HSET', P .. 'agent:' .. id, 'status', 'running', 'worker', worker, 'started_at', int(WALL),
-      'attempt', int((tonumber(record.attempt or nil) or 0) + 1))
-    call('SADD', P .. 'held:' .. worker, id)
-    record.status, record.worker = 'running', worker
-    event('adopted', id, record.seq, 'worker', worker)
-  end
+  if record.status == 'queued' then adopt(record, worker) end
   if record.worker ~= worker then return 'stale' end
   call('ZADD', P .. lease_set(record), int(NOW + LEASE), id)
   if record.status == 'stopping' then return 'stop' end

@@ -50,7 +50,7 @@ end
 
 -- The agent that a repeated call means: by its id (a lost reply), or by its key. Its fingerprint, if it is still known, must be the same.
 local function holder_of(at)
-  if call('EXISTS', P .. 'agent:' .. ARGV[at]) == 1 then return ARGV[at] end
+  if call('EXISTS', P .. 'agent:' .. ARGV[at], P .. 'gone:' .. ARGV[at]) > 0 then return ARGV[at] end
   return ARGV[at + 4] ~= '' and call('GET', P .. 'key:' .. ARGV[at + 4]) or nil
 end
 

@@ -11,8 +11,10 @@ BLOCK_MS = 1000
 _Batch = Sequence[tuple[str, Sequence[tuple[str, dict[str, str]]]]]
 
 
-async def read(gateway: Gateway, key: str, after: str, count: int = 200, block_ms: int = BLOCK_MS) -> list[tuple[str, dict[str, str]]]:
-    """Entries after the cursor `after`, waiting up to `block_ms` for the first; empty if none came."""
+async def read(
+    gateway: Gateway, key: str, after: str, count: int = 200, block_ms: int | None = BLOCK_MS
+) -> list[tuple[str, dict[str, str]]]:
+    """Entries after the cursor `after`, waiting up to `block_ms` for the first (None: not at all); empty if none came."""
 
     async def send() -> object:
         return await cast("Awaitable[object]", gateway.redis.xread({key: after}, count=count, block=block_ms))

@@ -18,6 +18,7 @@ from subagents.scripts.gateway import Gateway
 
 CANARY_EVERY, CANARY_LOST = 1.0, 3.0
 LONGEST_PAUSE = 1.0
+CANCEL_AGAIN_AFTER = 0.1
 _CANARY = b"canary"
 
 
@@ -51,10 +52,9 @@ class Subscription:
     async def stop(self) -> None:
         """Stop listening and close the connection."""
         task, self._task = self._task, None
-        if task is not None:
+        while task is not None and not task.done():  # again if a library swallows it: before Python 3.12 connecting may
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_AFTER)
         self.connected.clear()
 
     async def _keep_listening(self) -> None:

@@ -22,11 +22,17 @@ def may_pass(error: BaseException) -> bool:
 
     A refused login is a `ConnectionError` for redis-py, but no retry mends it.
     """
-    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+    if _login_refused(error):
         return False
     if isinstance(error, exceptions.ResponseError):
         return isinstance(error, exceptions.ReadOnlyError) or str(error).startswith(("BUSY ", "LOADING", "MASTERDOWN", "CLUSTERDOWN"))
     return isinstance(error, TRANSIENT)
+
+
+def _login_refused(error: BaseException) -> bool:
+    """True for a refused login; over a unix socket redis-py wraps it once more."""
+    refusals = (exceptions.AuthenticationError, exceptions.AuthorizationError)
+    return isinstance(error, refusals) or isinstance(error.__cause__, refusals)
 
 
 def translated(error: BaseException, where: str) -> InfrastructureError:
@@ -34,7 +40,7 @@ def translated(error: BaseException, where: str) -> InfrastructureError:
     text = str(error) or type(error).__name__
     if isinstance(error, exceptions.NoPermissionError) or text.startswith("NOPERM") or "No permissions" in text or "ACL" in text:
         return PermissionDenied(f"the Redis user at {where} lacks a right that the pool needs: {text}")
-    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError) or text.startswith(("NOAUTH", "WRONGPASS")):
+    if _login_refused(error) or text.startswith(("NOAUTH", "WRONGPASS")):
         return PermissionDenied(f"Redis at {where} refused the login: {text}")
     if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
         return ServerOutOfMemory(f"Redis at {where} is out of memory (maxmemory): nothing new is taken in; running agents go on")

@@ -1,0 +1,1 @@
+"""Agents that the tests run."""
