@@ -17,6 +17,7 @@
 | `key:<key>` | string -> id | spawn keys | as long as the agent or its tombstone |
 | `scope:<scope>` | zset id -> seq | unsettled agents of a scope; every agent carries `*`, a descendant `@<ancestor>` | while unsettled |
 | `cutoff`, `cutoff:forced`, `cutoff:cause`, `sweeping` | hash | interrupts: durable, O(1) | while they hit anyone; `*` for good |
+| `aside`, `aside:<interrupt>:<lane>` | set, zset | lanes that an interrupt of everyone set aside | until cleared, in portions |
 | `interrupts` | zset id -> at | interrupts whose sweep is not through | while open |
 | `interrupt:<id>`, `…:agents`, `…:left` | hash, hash, zset | reports | 1 day |
 | `events` | stream, capped | the history | capped |

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +34,7 @@ from support.history import assert_first_admissions_in_order, assert_hard_cap, a
 from support.leaks import assert_quiet
 from support.probe import PROBE_VARIABLE, ProbeLog
 from support.waiting import eventually
-from support.workers import Workers
+from support.workers import Workers, joined_by
 
 ODD = str(Path(__file__).parent.parent / "agents" / "odd_agents.py")
 DAY_MS = 86_400_000
@@ -55,7 +55,7 @@ async def all_settled(handles: list[AgentHandle], timeout: float = 60) -> Counte
 
 
 @asynccontextmanager
-async def fleet(url: str, directory: Path, *, limit: int = 4, lease: float = 3) -> AsyncIterator[tuple[Pool, Workers, ProbeLog]]:
+async def fleet(url: str, directory: Path, *, limit: int = 4, lease: float = 3) -> AsyncGenerator[tuple[Pool, Workers, ProbeLog]]:
     """A pool with workers on a server that the test may mistreat; at the end nothing may have leaked."""
     async with Pool(url, name=f"test-{secrets.token_hex(4)}", max_concurrent=limit, lease=lease, by="test", patience=30) as pool:
         workers = Workers(pool, url, directory, directory / "probe.log")
@@ -112,7 +112,7 @@ async def test_a_job_is_byte_for_byte_what_enqueue_job_writes(pool: Pool, redis_
     first, second = await pool.spawn("echo", {"value": "never in the job"}), await pool.spawn("echo")
     queue = keys.arq_queue(pool.name, "echo")
     arq_redis = ArqRedis(
-        cast("ConnectionPool", ConnectionPool.from_url(redis_url)),  # pyright: ignore[reportUnknownMemberType]
+        ConnectionPool.from_url(redis_url),  # pyright: ignore[reportUnknownMemberType]
         job_serializer=encode,
         job_deserializer=decode,
         default_queue_name=queue,
@@ -142,10 +142,11 @@ async def test_a_job_is_byte_for_byte_what_enqueue_job_writes(pool: Pool, redis_
 
         read = await Job(job_ids[0], redis, _queue_name=queue, _deserializer=decode).info()
         assert read is not None
-        assert (read.function, list(read.args), read.kwargs, read.job_try) == ("run_agent", [first.id, token], {}, None)
+        assert (read.function, list(read.args), read.kwargs) == ("run_agent", [first.id, token], {})
+        assert cast("int | None", read.job_try) is None
         assert await redis.enqueue_job("run_agent", first.id, token, _job_id=job_ids[0]) is None, "arq knows it as a job of its own"
         await redis.delete("arq:job:contract", f"{queue}:contract")
-    await arq_redis.aclose(close_connection_pool=True)  # type: ignore[attr-defined]
+    await arq_redis.aclose(close_connection_pool=True)
     await pool.interrupt()
     await assert_quiet(pool)
 
@@ -161,7 +162,6 @@ class Stock:
         self._all: list[asyncio.subprocess.Process] = []
 
     async def start(self, type: str, *, module: str = ODD, slots: int = 10, grace: float = 5) -> asyncio.subprocess.Process:
-        before = (await self._pool.stats()).workers
         with (self._directory / f"stock-{len(self._all)}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "support.stock_worker", module, type, str(slots), str(grace)),
@@ -179,7 +179,7 @@ class Stock:
 
         async def joined() -> bool:
             assert process.returncode is None, self.logs()
-            return (await self._pool.stats()).workers > before
+            return await joined_by(self._pool, process.pid) == 1
 
         await eventually(joined, "the stock worker joined", 30)
         return process

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 from subagents import Pool
+from subagents.scripts import calls
 
 PERMANENT = {
     "config",
@@ -51,9 +52,16 @@ async def _keys(pool: Pool, pattern: str) -> list[str]:
     return [key async for key in found]
 
 
+async def _clear_aside(pool: Pool) -> None:
+    """Lanes that an interrupt of everyone set aside go in portions, with whoever sweeps next; here nobody may be left who does."""
+    while await _keys(pool, f"{pool.prefix}aside*"):
+        await pool.gateway(calls.sweep(pool.prefix, "", 1000))
+
+
 async def assert_quiet(pool: Pool) -> None:
     """After quiet no permit, lease or arq job is left, and no key is without bound (invariant 9)."""
     stats = await pool.stats()
     assert (stats.active, stats.queued, stats.waiting, stats.bypass, stats.stopping) == (0, 0, 0, 0, 0), stats
+    await _clear_aside(pool)
     unbounded = await unbounded_keys(pool)
     assert not unbounded, f"keys without bound: {unbounded}"

@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 from subagents import Pool
 from support.probe import PROBE_VARIABLE
@@ -48,6 +49,12 @@ class WorkerUnderTest:
         return await asyncio.wait_for(self.process.wait(), timeout)
 
 
+async def joined_by(pool: Pool, pid: int) -> int:
+    """How many workers have joined under names that this process made; those that died before do not count."""
+    names = cast("list[str]", await pool.gateway.redis.zrange(f"{pool.prefix}workers", 0, -1))
+    return sum(f"-{pid}-" in name for name in names)
+
+
 class Workers:
     """Starts workers for one pool; stops what is left at the end."""
 
@@ -67,7 +74,6 @@ class Workers:
         environment: dict[str, str] | None = None,
     ) -> WorkerUnderTest:
         """Start one; with `wait` it returns when all its processes have joined the pool."""
-        before = (await self._pool.stats()).workers
         log = self._directory / f"worker-{len(self._all)}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
@@ -91,7 +97,7 @@ class Workers:
 
             async def joined() -> bool:
                 assert process.returncode is None, f"the worker ended: {log.read_text()[-2000:]}"
-                return (await self._pool.stats()).workers >= before + processes
+                return await joined_by(self._pool, process.pid) >= processes
 
             await eventually(joined, f"{processes} worker processes joined", 30)
         return worker

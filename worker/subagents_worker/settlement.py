@@ -81,7 +81,7 @@ def _own_end(spec: Spec, ending: Ending) -> Settlement:
 def _with_result(spec: Spec, outcome: Outcome, ending: Ending) -> Settlement:
     """A result that JSON cannot say, or that is too large, is an error of its kind (P12)."""
     if isinstance(ending.value, Iterator | AsyncIterator):  # pydantic would use it up and call it a list
-        return _error(spec, ErrorKind.UNSERIALISABLE_RESULT, f"its result is no JSON: {type(ending.value).__name__}")
+        return _error(spec, ErrorKind.UNSERIALISABLE_RESULT, "its result is no JSON: it is an iterator")
     try:
         encoded = to_json(ending.value, inf_nan_mode="constants").decode()
     except Exception as unserialisable:

@@ -6,7 +6,7 @@ import asyncio
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
@@ -69,7 +69,7 @@ async def demo(
     async with (
         server_for(redis) as url,
         connected(Target(url, pool, target.json), create=True, max_concurrent=LIMIT) as opened,
-        _working(argv, url, pool) as (workers, log),
+        _working(argv, worker_environment(url, pool), server_is_private=redis is None) as (workers, log),
     ):
         return await _Demonstration(opened, source, files, list(changes), target.json).run(workers, log)
 
@@ -160,10 +160,12 @@ class _Demonstration:
 
 
 @asynccontextmanager
-async def _working(argv: Sequence[str], url: str, pool: str) -> AsyncGenerator[tuple[Workers, IO[bytes]]]:
+async def _working(
+    argv: Sequence[str], environment: Mapping[str, str], *, server_is_private: bool
+) -> AsyncGenerator[tuple[Workers, IO[bytes]]]:
     """Workers for as long as the block lasts; what they log is kept aside, for their last words."""
     with tempfile.TemporaryFile() as log:
-        workers = Workers(argv, worker_environment(url, pool), log)
+        workers = Workers(argv, environment, server_is_private=server_is_private, output=log)
         await workers.start()
         try:
             yield workers, log

@@ -97,7 +97,7 @@ async def up(
         server_for(target.url, directory=directory, port=port) as url,
         _scheduling(Target(url, target.pool, target.json), max_concurrent),
     ):
-        workers = Workers(argv, worker_environment(url, target.pool)) if argv else None
+        workers = Workers(argv, worker_environment(url, target.pool), server_is_private=target.url is None) if argv else None
         _introduce(target, url, modules or [])
         if workers is None:
             await stop.wait()

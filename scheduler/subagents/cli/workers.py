@@ -14,8 +14,8 @@ from subagents import settings
 from subagents.cli import leash
 from subagents.cli.errors import CommandFailed, ExitCode
 
-GRACE_WITHOUT_OWNER = 60.0
-"""Seconds that the workers of a command that was killed have to drain."""
+DRAINING_ALONE, NOTHING_TO_DRAIN = 60.0, 5.0
+"""Seconds that the workers of a command that was killed have to end; if its private server has gone with it, nothing they do counts."""
 
 
 def worker_command(modules: Sequence[str], options: Mapping[str, object]) -> list[str]:
@@ -35,8 +35,11 @@ def worker_environment(url: str, pool: str) -> dict[str, str]:
 class Workers:
     """Worker processes on a leash: they end when told to, and soon after this process if it cannot tell them."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, server_is_private: bool, output: IO[bytes] | None = None
+    ) -> None:
         self._command, self._environment, self._output = command, environment, output
+        self._alone_for = NOTHING_TO_DRAIN if server_is_private else DRAINING_ALONE
         self._leash: asyncio.subprocess.Process | None = None
 
     def __repr__(self) -> str:
@@ -46,7 +49,7 @@ class Workers:
     async def start(self) -> None:
         """Start them; they join the pool a moment later."""
         self._leash = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), str(GRACE_WITHOUT_OWNER), *self._command),
+            *(sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), str(self._alone_for), *self._command),
             env=self._environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=self._output,

@@ -12,7 +12,7 @@ from typing import Protocol
 from subagents import keys
 from subagents.scheduler.failures import Failures
 from subagents.scheduler.housekeeping import Housekeeping
-from subagents.scheduler.leader import RENEW_EVERY, Leadership
+from subagents.scheduler.leader import Leadership
 from subagents.scheduler.retention import Retention
 from subagents.scripts.gateway import Gateway
 from subagents.scripts.server import pool_max_step
@@ -20,6 +20,8 @@ from subagents.scripts.server import pool_max_step
 log = logging.getLogger(__name__)
 
 LONGEST_REST, SHORTEST_REST = 0.4, 0.002
+STAND_BY = 0.6
+"""A follower asks so often that it leads within the lead's lease and a second of its holder's death, with time to spare."""
 PACE = 0.75
 """A round comes before pool time has used up this much of its longest step, so that leases run out in time when nobody else calls."""
 
@@ -74,7 +76,7 @@ class Rounds:
         if self.failures.since is not None:
             return self._rest
         if not self.leadership.leading:
-            return RENEW_EVERY
+            return STAND_BY
         # With more to do it rests as long as it has worked: the server's time is shared, and half of it is for others.
         return min(max(time.monotonic() - began, SHORTEST_REST), self._rest) if more else self._rest
 

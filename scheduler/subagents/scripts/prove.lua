@@ -8,8 +8,8 @@
 local P = KEYS[1]
 local ARQ = 'arq:queue:' .. string.match(P, '{.-}') .. ':'
 local ON_KEYS = 'BLPOP DEL EXISTS GET HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET HSET HSETNX INCR LPUSH LTRIM PERSIST PEXPIRE PTTL '
-  .. 'SADD SCARD SET SRANDMEMBER SREM UNLINK XADD XLEN XREVRANGE ZADD ZCARD ZCOUNT ZPOPMIN ZRANGE ZRANGEBYSCORE ZRANK ZREM '
-  .. 'ZREVRANGEBYSCORE ZSCORE'
+  .. 'SADD SCARD SET SRANDMEMBER SREM XADD XLEN XREVRANGE ZADD ZCARD ZCOUNT ZPOPMIN ZRANGE ZRANGEBYSCORE ZRANK ZREM '
+  .. 'ZREMRANGEBYRANK ZREVRANGEBYSCORE ZSCORE'
 local ON_ARQ = 'DEL EXISTS SET ZADD ZCARD ZRANGE ZREM ZSCORE'
 local OF_SERVER = 'PING TIME'
 local CHANNELS = {'client:', 'control', 'idle', 'permits'}
@@ -24,6 +24,7 @@ local function missing()
   for command in string.gmatch(ON_KEYS, '%u+') do
     if not redis.acl_check_cmd(command, P) then return command .. ' on keys ' .. P .. '*' end
   end
+  if not redis.acl_check_cmd('RENAME', P, P) then return 'RENAME on keys ' .. P .. '*' end
   if not redis.acl_check_cmd('XREAD', 'STREAMS', P, '0') then return 'XREAD on keys ' .. P .. '*' end
   if string.sub(P, 1, 14) ~= 'sa:{semaphore:' then
     for command in string.gmatch(ON_ARQ, '%u+') do

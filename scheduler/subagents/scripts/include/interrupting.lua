@@ -1,14 +1,19 @@
 -- Raising a cutoff: O(1) however many agents it hits. Durable first, then the broadcast; the sweep makes the records follow.
 --
--- For `*` the ordinary lanes are dropped whole, so the next spawn never waits behind the dead; the agents themselves stay listed in
--- their scope, from which the sweep settles them.
+-- For `*` the ordinary lanes are set aside whole, by their names alone, so the next spawn never waits behind the dead; the agents
+-- themselves stay listed in their scope, from which the sweep settles them. What was set aside is cleared in portions: freeing a
+-- long queue at once would hold up the calls that follow, also where the server frees it in a thread of its own.
 local INTERRUPT_KEPT_MS = '86400000'
 
-local function drop_lanes(forced)
+local function set_lanes_aside(id, forced)
   for _, index in ipairs({'lanes', 'unserved'}) do
     for _, lane in ipairs(call('ZRANGE', P .. index, 0, -1)) do
       if lane ~= '@' and (forced or string.sub(lane, 1, 2) == 'o:') then
-        call('UNLINK', P .. 'pending:' .. lane)
+        local aside = 'aside:' .. id .. ':' .. lane
+        if call('EXISTS', P .. 'pending:' .. lane) == 1 then
+          call('RENAME', P .. 'pending:' .. lane, P .. aside)
+          call('SADD', P .. 'aside', aside)
+        end
         call('ZREM', P .. index, lane)
       end
     end
@@ -29,7 +34,7 @@ local function raise_cutoff(id, scope, forced, kill, reason, by)
   call('ZADD', P .. 'interrupts', int(WALL), id)
   local sweeping = call('HGET', P .. 'sweeping', scope)
   call('HSET', P .. 'sweeping', scope, sweeping and (sweeping .. ',' .. id) or id)
-  if scope == '*' then drop_lanes(forced) end
+  if scope == '*' then set_lanes_aside(id, forced) end
   event('interrupt', id, int(at), 'scope', scope, 'forced', forced and '1' or '0', 'reason', reason, 'by', by)
   call('PUBLISH', P .. 'control', 'interrupt ' .. int(at) .. ' ' .. (forced and '1' or '0') .. ' ' .. (kill and '1' or '0') .. ' ' .. id .. ' ' .. scope)
   return at

@@ -11,8 +11,17 @@ local function finish_sweep(id, scope)
   close_interrupt(id)
 end
 
+-- Lanes that an interrupt of everyone has set aside hold nothing but names; they go in portions.
+local function clear_aside(budget)
+  local aside = call('SRANDMEMBER', P .. 'aside')
+  if not aside then return end
+  call('ZREMRANGEBYRANK', P .. aside, 0, budget - 1)
+  if call('EXISTS', P .. aside) == 0 then call('SREM', P .. 'aside', aside) end
+end
+
 -- Returns how many agents it looked at and whether there are more.
 local function sweep(id, budget)
+  clear_aside(2 * budget)
   local key = P .. 'interrupt:' .. id
   local state = call('HMGET', key, 'scope', 'cutoff', 'cursor', 'swept', 'reason', 'by', 'forced')
   if not state[1] or state[4] == '1' then
@@ -43,6 +52,7 @@ local function sweep(id, budget)
 end
 
 local function sweep_open(budget)
+  clear_aside(2 * budget)
   for _, id in ipairs(call('ZRANGE', P .. 'interrupts', 0, 3)) do
     local looked, more = sweep(id, budget)
     if more then return true end

@@ -1,0 +1,26 @@
+"""Breaking the scripts makes the state machines fail: a seeded sample here, all with `python tests/model/mutants.py --all`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mutants import FOLDER, judge_all, listed_survivors
+from mutations import mutants_of
+
+SAMPLE, SEED = 25, 2026
+
+
+@pytest.mark.timeout(900)
+def test_a_sample_of_broken_scripts_is_noticed() -> None:
+    every, reasons = mutants_of(FOLDER), listed_survivors()
+    sample = random.Random(SEED).sample([mutant for mutant in every if mutant.id not in reasons], SAMPLE)
+    alive = [str(verdict.mutant) for verdict in judge_all(sample, 20.0, lambda _: None) if not verdict.killed]
+    assert not alive, "\n".join(alive)
+
+
+def test_listed_survivors_exist_and_have_a_reason() -> None:
+    known = {mutant.id for mutant in mutants_of(FOLDER)}
+    for survivor, reason in listed_survivors().items():
+        assert survivor in known, f"{survivor} is no mutant any more: python tests/model/mutants.py --list"
+        assert reason.strip()
