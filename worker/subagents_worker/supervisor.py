@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 LOSE_BUDGET = 200
 FIRST_CONTACT = 3.0
+REPORT_WITHIN, REPORT_WITHIN_LEAVING = 30.0, 3.0
 FIRST_PAUSE, LONGEST_PAUSE, STEADY_AFTER = 0.1, 5.0, 10.0
 WORKER_VARIABLE, PIPE_VARIABLE = "SUBAGENTS_WORKER_NAME", "SUBAGENTS_WORKER_PIPE"
 OUT_OF_TIME = 5.0
@@ -121,7 +122,7 @@ class Supervisor:
         """The process is dead for certain: its permits need not wait for their leases."""
         log.warning("worker process %s died (%s); its agents are reported lost", worker, _cause(code))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(REPORT_WITHIN_LEAVING if self._told.is_set() else REPORT_WITHIN):
                 while await self._pool.gateway(calls.lose(self._pool.prefix, worker, LOSE_BUDGET)):
                     continue
         except (SubagentsError, TimeoutError) as failure:

@@ -57,7 +57,10 @@ class SpawnRequest(BaseModel):
             return cls(**fields)
         except ValidationError as refused:
             first = refused.errors()[0]
-            raise InvalidArgument(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}") from None
+            own = first.get("ctx", {}).get("error")  # a name that `keys` refused says all there is to say
+            where = ".".join(map(str, first["loc"]))
+            text = str(own) if isinstance(own, InvalidArgument) else f"{where}: {first['msg']}, not {first['input']!r}"
+            raise InvalidArgument(text) from None
 
     def encoded_input(self) -> str:
         """The input as JSON text; refused if JSON cannot say it, or if it is too large (D6, E7)."""

@@ -34,10 +34,9 @@ def server_name(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}" if rest else url
 
 
-def _checked(url: str) -> str:
+def _check(url: str) -> None:
     if not url.startswith(("redis://", "rediss://", "unix://")):
         raise InvalidArgument(f"Redis URL {server_name(url)!r} is refused: expected redis://HOST:PORT/DB, rediss://… or unix://PATH")
-    return url
 
 
 def _answer(call: Call[T], raw: object) -> T:
@@ -65,11 +64,12 @@ class Gateway:
     def __init__(self, url: str, *, patience: float = 10.0, socket_timeout: float = SOCKET_TIMEOUT) -> None:
         self.where = server_name(url)
         self.patience = patience
+        _check(url)
         self._closed: type[CallerError] | None = None
         self._proven: set[str] = set()
         try:
             connections: redis.asyncio.BlockingConnectionPool = redis.asyncio.BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
-                _checked(url),
+                url,
                 decode_responses=True,
                 socket_timeout=socket_timeout,
                 socket_connect_timeout=CONNECT_TIMEOUT,
@@ -153,8 +153,9 @@ class ThreadGateway:
 
     def __init__(self, url: str, *, socket_timeout: float = SOCKET_TIMEOUT) -> None:
         self.where = server_name(url)
+        _check(url)
         self.redis: redis.Redis = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
-            _checked(url), decode_responses=True, socket_timeout=socket_timeout, socket_connect_timeout=socket_timeout
+            url, decode_responses=True, socket_timeout=socket_timeout, socket_connect_timeout=socket_timeout
         )
 
     def __repr__(self) -> str:
