@@ -13,7 +13,7 @@ from subagents.scripts import calls
 from subagents.scripts.gateway import Gateway
 from subagents.waits import Waits
 
-SWEEP_BUDGET = 200
+SWEEP_BUDGET = 100
 READ_AGAIN_EVERY = 0.25
 NOT_RESPONDING_AFTER_MS = 900
 """A polite agent is out within milliseconds; one that is still in after this long is named."""

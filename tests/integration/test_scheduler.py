@@ -452,13 +452,17 @@ async def is_empty(pool: Pool, name: str) -> bool:
     return not await pool.gateway.redis.exists(f"{pool.prefix}{name}")
 
 
-async def test_work_whose_wake_up_was_lost_wakes_a_worker(shared_server: EmbeddedServer, pool: Pool, worker: FakeWorker) -> None:
-    handle = await pool.spawn(TYPE)
-    async with scheduling(shared_server.url, pool):
-        await pool.gateway.redis.delete(f"{pool.prefix}wake:{TYPE}")
-        assert await wait_for_wake(pool.gateway, pool.prefix, [TYPE], 3)
-    assert await worker.claim() == [handle.id]
-    await worker.complete(handle.id)
+async def test_work_whose_wake_up_was_lost_wakes_a_worker_long_before_its_lease_is_over(shared_server: EmbeddedServer) -> None:
+    async with opened(shared_server.url, lease=60) as pool:
+        worker = FakeWorker(pool, "steady")
+        await worker.join()
+        handle = await pool.spawn(TYPE)
+        async with scheduling(shared_server.url, pool):
+            await pool.gateway.redis.delete(f"{pool.prefix}wake:{TYPE}")
+            assert await wait_for_wake(pool.gateway, pool.prefix, [TYPE], 3)
+        assert await worker.claim() == [handle.id]
+        await worker.complete(handle.id)
+        await worker.die()
 
 
 async def test_pool_time_keeps_up_at_the_shortest_lease_when_nobody_else_calls(shared_server: EmbeddedServer, pool: Pool) -> None:
@@ -710,7 +714,7 @@ async def test_run_ends_by_stop_and_by_cancellation(shared_server: EmbeddedServe
     await asyncio.wait_for(running, 5)
 
     running = asyncio.create_task(scheduler.run())
-    await eventually(lambda: scheduler.state().leading, "it leads again")
+    await eventually(lambda: (scheduler.state().leading_for_s or 0) > 0.5, "it leads again, and goes on")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -130,10 +130,10 @@ class Gateway:
             except (RedisError, OSError) as error:
                 if self._closed is not None:
                     raise self._closed from None
-                if not may_pass(error) or time.monotonic() + pause > deadline:
-                    raise translated(error, self.where) from error
                 if isinstance(error, ReadOnlyError):  # this connection leads to a server that is no longer the master
                     await self.redis.connection_pool.disconnect()  # pyright: ignore[reportGeneralTypeIssues] mistyped by redis-py
+                if not may_pass(error) or time.monotonic() + pause > deadline:
+                    raise translated(error, self.where) from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
