@@ -27,6 +27,8 @@ from redis.asyncio import ConnectionPool, Redis
 from subagents import AgentHandle, AgentRecord, ErrorKind, Pool, Status, keys
 from subagents.embedded import EmbeddedServer, server
 from subagents.scripts import calls
+from subagents.scripts.loader import load
+from subagents_worker import AgentContext
 from subagents_worker.arq_worker import AgentWorker, arq_settings, decode, encode
 from subagents_worker.registry import Registry
 from subagents_worker.runtime import Runtime
@@ -503,10 +505,54 @@ async def test_a_run_that_lost_its_lease_is_cut_off_and_writes_nothing(pool: Poo
 
 
 @quiet
-async def test_a_blocked_loop_keeps_its_lease(pool: Pool, workers: Workers, probe: ProbeLog) -> None:
-    """The lease is 3 s; the loop is blocked for 6: the lifeline renews from a thread."""
-    await workers.start(agents=ODD, slots=2)
-    handles: list[Any] = [await pool.spawn("block", {"seconds": 6}), await pool.spawn("nap", {"seconds": 0.1})]
-    assert await all_settled(handles) == {Status.COMPLETED: 2}
-    assert Counter(probe.started()).most_common(1)[0][1] == 1
+@pytest.mark.parametrize("slots", [1, 2, 10], ids=lambda slots: f"{slots} slots")
+async def test_a_blocked_loop_keeps_its_lease(pool: Pool, workers: Workers, probe: ProbeLog, slots: int) -> None:
+    """The lease is 3 s; the loop is blocked for 6: the lifeline renews from a thread.
+
+    With a slot free, the worker's next claim is under way when the loop is blocked; its answer, and the agents that it brings, are read
+    only afterwards. That costs neither the process its life nor those agents their leases.
+    """
+    worker = await workers.start(agents=ODD, slots=slots)
+    children = worker.children()
+    blocking = await pool.spawn("block", {"seconds": 6})
+    await eventually(lambda: probe.started() == [blocking.id], "it blocks the loop")
+    behind = [await pool.spawn("nap", {"seconds": 0.1}) for _ in range(2)]
+    assert await all_settled([blocking, *behind]) == {Status.COMPLETED: 3}
+    assert sorted(probe.started()) == sorted([blocking.id, *(handle.id for handle in behind)]), "each ran once"
+    assert worker.children() == children
     assert not await history(pool, "lost", "redispatched")
+
+
+async def test_a_claim_whose_answer_is_read_late_keeps_its_agents(pool: Pool, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool gives a worker an agent while its loop is blocked for longer than the lease: that agent runs afterwards, once."""
+    monkeypatch.setattr("subagents_worker.trust.DeadMansSwitch", NoSwitch)
+    registry, ran = Registry(), list[int]()
+
+    @registry.agent("patient")
+    async def patient(ctx: AgentContext) -> str:
+        ran.append(ctx.attempt)
+        return "ran"
+
+    del patient
+    runtime = Runtime(redis_url, pool.name, registry, slots=1, grace=5)
+    await runtime.start()
+    try:
+        assert await runtime.claim(1) == 0  # from here on the server knows the script
+        handle = await pool.spawn("patient")
+        evalsha, blocked = runtime.pool.gateway.redis.evalsha, list[object]()
+
+        async def blocks(sha: str, *args: Any) -> Any:
+            answer = await cast("Awaitable[object]", evalsha(sha, *args))
+            if sha == load("claim").sha and not blocked:
+                blocked.append(answer)
+                time.sleep(4.5)  # noqa: ASYNC251 agent code that blocks the loop
+            return answer
+
+        monkeypatch.setattr(runtime.pool.gateway.redis, "evalsha", blocks)
+        assert await runtime.claim(1) == 1
+        assert await handle.result(10) == "ran"
+        assert (ran, len(blocked)) == ([1], 1)
+        assert not await history(pool, "lost", "redispatched", "error")
+    finally:
+        await runtime.stop()
+    await assert_quiet(pool)

@@ -314,7 +314,7 @@ async def test_I14_with_100_000_queued_an_interrupt_takes_effect_at_once(tmp_pat
 async def _interrupt_a_crowd(pool: Pool, workers: Workers, probe: ProbeLog) -> None:
     count = 100_000
     await workers.start()
-    running = await naps(pool, 4)
+    running = await naps(pool, 4, seconds=3600)  # longer than the crowd takes to come, however busy this machine is
     await until_begun(probe, running)
     queued = await naps(pool, count)
     assert (await pool.stats()).queued == count

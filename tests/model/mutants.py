@@ -16,6 +16,7 @@ import re
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,9 @@ FOLDER = Path(scripts.__file__).parent
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 OF_BOTH = ("include/admission", "include/lanes", "include/clock", "include/prelude", "create")
 INCLUDE = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
-EXAMPLES, SECONDS, CALL_SECONDS = 50, 60.0, 5.0
+EXAMPLES, SECONDS, CALL_SECONDS = 60, 60.0, 5.0
+MANY, FOCUS = 8, 30
+CORE = frozenset({"more_work", "claim_some", "hold_and_release", "interrupt_only", "silent_worker", "family", "read_records"})
 
 
 INTACT = Mutant("intact", 0, "intact", "", "", "")
@@ -52,6 +55,7 @@ class TimeIsUp(Exception):
 class Deadline:
     """How long a mutant may live. Hypothesis may wrap what ends an example in errors of its own, so the end is noted here too."""
 
+    mutant: Mutant
     at: float
     passed: bool = False
 
@@ -106,6 +110,7 @@ class Judge:
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
         self.texts = {f.relative_to(FOLDER).as_posix().removesuffix(".lua"): f.read_text() for f in FOLDER.rglob("*.lua")}
+        self._reached: dict[str, Counter[str]] = {}
         self._server = private_gateway(socket_timeout=CALL_SECONDS)
         self._gateway: ThreadGateway = self._server.__enter__()
 
@@ -128,7 +133,7 @@ class Judge:
         how = "survived"
         with installed(mutant, self.texts):
             for run in machines:
-                deadline = Deadline(time.monotonic() + self.seconds)
+                deadline = Deadline(mutant, time.monotonic() + (self.seconds if mutant is not INTACT else 10 * self.seconds))
                 try:
                     run(deadline)
                 except (Exception, BaseExceptionGroup) as noticed:
@@ -141,10 +146,24 @@ class Judge:
             self._replace_server()
         return Verdict(mutant, how != "survived", time.monotonic() - started, how)
 
+    def _focus(self, mutant: Mutant) -> frozenset[str] | None:
+        """The rules that reach the mutant's script most, once the intact scripts have shown which; None for what every script uses."""
+        users = {name for name in self.texts if "/" not in name and mutant.path in self._parts(name)}
+        if not self._reached or len(users) > MANY:
+            return None
+        counts = sum((self._reached.get(name, Counter()) for name in users), Counter[str]())
+        return frozenset(name for name, _ in counts.most_common(FOCUS)) | CORE
+
+    def _parts(self, name: str) -> set[str]:
+        included = {f"include/{part}" for part in INCLUDE.findall(self.texts[name])}
+        return {name}.union(*(self._parts(part) for part in included))
+
     def _run_pool(self, deadline: Deadline) -> None:
-        bench = Bench(self._gateway)
+        bench, focus = Bench(self._gateway), self._focus(deadline.mutant)
         try:
-            _run(lambda: Impatient(bench, deadline))
+            _run(lambda: Impatient(bench, deadline, focus))
+            if deadline.mutant is INTACT:
+                self._reached = bench.reached
         finally:
             bench.close()
 
@@ -159,9 +178,9 @@ class Judge:
 class Impatient(PoolMachine):
     """Ends when the time is up."""
 
-    def __init__(self, bench: Bench, deadline: Deadline) -> None:
+    def __init__(self, bench: Bench, deadline: Deadline, focus: frozenset[str] | None) -> None:
         super().__init__(bench)
-        self._deadline = deadline
+        self._deadline, self.focus = deadline, focus
 
     def check_invariants(self, *args: object, **kwargs: object) -> None:
         self._deadline.check()

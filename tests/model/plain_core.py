@@ -24,7 +24,8 @@ class PlainCore:
         self.last_raw: int | None = None
         self.halt_reason, self.halted_by = "", ""
         self.clock, self.now, self.wall = raw, 0, 0
-        self.seq, self.admissions = 0, 0
+        self.seq: int = 0
+        self.admissions: int = 0
         self.agents: dict[str, Agent] = {}
         self.faded: dict[str, tuple[Agent, set[str]]] = {}  # records gone by TTL, and the indexes that still name them
         self.tombstones: dict[str, Agent] = {}

@@ -55,7 +55,7 @@ class PlainPool(PlainRuns):
         cutoff = max(self.seq, self.cutoffs.get((scope, forced), 0))
         self.cutoffs[scope, forced] = cutoff
         self.causes[scope] = (reason, by)
-        made = Interrupt(interrupt_id, scope, cutoff, forced, kill, reason, by, self.wall, set())
+        made = Interrupt(interrupt_id, scope, cutoff, forced, kill, reason, by, self.wall, set[str]())
         made.queued = {a.id for a in self.unsettled(scope) if made.subject(a) and not a.on_worker}
         self.interrupts[interrupt_id] = made
         if scope == "*":

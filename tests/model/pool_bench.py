@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -67,6 +67,8 @@ class Bench:
     gateway: ThreadGateway
     facts: PoolFacts = field(default_factory=PoolFacts)
     steps: int = 0
+    rule: str = ""  # the rule at work, and how often each script was called by each rule
+    reached: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     broken: bool = True  # the last step did not end as expected: nothing after it says anything
     model: PlainPool = field(init=False)
     keys: dict[str, Key] = field(init=False)
@@ -121,6 +123,7 @@ class Bench:
         self.steps += 1
         self.broken = True
         script = loader.load(call.script)
+        self.reached[call.script][self.rule] += 1
         arguments = (script.sha, 1, call.prefix, *call.args)
         raw, seen = self._sent_together(arguments)
         if isinstance(raw, Exception):

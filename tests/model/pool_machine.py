@@ -6,9 +6,14 @@ deliveries under way, a parent lends its permit and wants it back, a reply is lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 from hypothesis import assume
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition
+from hypothesis.stateful import rule as any_time
 from pool_bench import PREFIX
 from pool_steps import DAY, HOUR, LARGE, OUTCOMES, TYPES, WORKERS, PoolSteps
 
@@ -22,8 +27,30 @@ small = st.integers(1, 3)
 outcomes = st.sampled_from(OUTCOMES)
 
 
+Rule = TypeVar("Rule", bound=Callable[..., None])
+
+
+def rule(**strategies: st.SearchStrategy[Any]) -> Callable[[Rule], Rule]:
+    """A rule that a machine with a focus may leave out; the bench knows at each step which rule is at work."""
+
+    def decorated(function: Rule) -> Rule:
+        @wraps(function)
+        def at_work(self: PoolMachine, **drawn: object) -> None:
+            self.bench.rule = function.__name__
+            function(self, **drawn)
+
+        def in_focus(self: PoolMachine) -> bool:
+            return self.focus is None or function.__name__ in self.focus
+
+        return cast("Rule", precondition(in_focus)(cast("Any", any_time)(**strategies)(at_work)))
+
+    return decorated
+
+
 class PoolMachine(PoolSteps):
-    """Rules over one pool."""
+    """Rules over one pool. `focus` names the only rules that are used; None is all of them."""
+
+    focus: frozenset[str] | None = None
 
     @initialize(
         limit=st.sampled_from([0, 1, 2, 3, 3, 4]),
@@ -92,10 +119,14 @@ class PoolMachine(PoolSteps):
 
     # Starting
 
-    @rule(w=worker_at, free=st.integers(0, 4))
-    def claim_some(self, w: int, free: int) -> None:
+    @rule(w=worker_at, free=st.integers(0, 4), woken=st.booleans())
+    def claim_some(self, w: int, free: int, woken: bool) -> None:
+        """A worker that took the wake-up and leaves work behind pushes it on."""
+        self.busy()
         worker = self.pick(w, self.worker_names())
         if worker:
+            for type in self.model.workers[worker].types if woken else ():
+                self.lose_wake_up(type)
             self.claim(worker, free)
 
     @rule()
@@ -103,7 +134,7 @@ class PoolMachine(PoolSteps):
         for worker in self.worker_names():
             self.claim(worker, 10)
 
-    @rule(w=worker_at, free=small, meanwhile=st.sampled_from(["nothing", "finish", "other"]))
+    @rule(w=worker_at, free=small, meanwhile=st.sampled_from(["nothing", "finish", "lend", "other"]))
     def claim_again(self, w: int, free: int, meanwhile: str) -> None:
         """The reply was lost, and the same nonce comes again."""
         self.liven()
@@ -113,11 +144,15 @@ class PoolMachine(PoolSteps):
         nonce = self.name("again")
         self.claim(worker, free, nonce)
         held = self.model.held_by(worker)
+        self.clock(500)
         if meanwhile == "finish" and held:
             self.finish((self.holder(held[-1]), "completed"))
+        elif meanwhile == "lend" and held:
+            self.lend(self.holder(held[-1]))
         self.claim(worker, free, nonce)
         if meanwhile == "other":
             self.claim(worker, free)
+            self.claim(worker, free, nonce)
 
     @rule(i=at, w=worker_at, again=st.booleans())
     def deliver(self, i: int, w: int, again: bool) -> None:
@@ -194,6 +229,16 @@ class PoolMachine(PoolSteps):
             self.finish((holder, first))
             self.finish((holder, second))
             self.finish(((agent.id, "no-token"), second))
+
+    @rule(i=at, outcome=st.sampled_from([*OUTCOMES, "handed_back"]), hit=st.booleans())
+    def finish_unstarted(self, i: int, outcome: str, hit: bool) -> None:
+        """The server lost the start, and the first thing it hears is the end."""
+        self.busy()
+        job = self.pick(i, self.admitted_jobs())
+        if job:
+            if hit:
+                self.interrupt("*", True)
+            self.finish(((job.agent_id, job.token.value), outcome))
 
     @rule(i=at, outcome=outcomes)
     def finish_old(self, i: int, outcome: str) -> None:
@@ -283,11 +328,13 @@ class PoolMachine(PoolSteps):
         if agent:
             self.abort(agent)
 
-    @rule(i=at, watched=st.booleans())
-    def abort_in_every_state(self, i: int, watched: bool) -> None:
+    @rule(i=at, first=st.sampled_from(["nothing", "watch", "interrupt"]))
+    def abort_in_every_state(self, i: int, first: str) -> None:
         self.busy()
-        if watched:
+        if first == "watch":
             self.look_at("watcher")
+        elif first == "interrupt":
+            self.interrupt("*" if i % 2 else "s", False)
         states = [[a for a in self.unsettled() if a.in_line], self.admitted_agents(), self.with_status("running")]
         states += [self.with_status("waiting"), [a for a in self.unsettled() if a.returning], self.with_status("stopping")]
         for agent in [self.pick(i, state) for state in states]:
@@ -322,7 +369,7 @@ class PoolMachine(PoolSteps):
         self.look_at("w1")
         self.look_at("w2")
         self.look_at("w1")
-        way = i % 6
+        way = i % 8
         if way == 0:
             self.interrupt("*", True)
             self.sweep("", LARGE)
@@ -340,6 +387,12 @@ class PoolMachine(PoolSteps):
             self.finish(*((self.holder(a), "completed") for a in self.running()))
             self.sweep("", LARGE)
         elif way == 4:
+            self.interrupt("s", True)
+            self.admit(LARGE)
+        elif way == 5:
+            self.interrupt("s", True)
+            self.set_limit(str(self.model.limit + 3))
+        elif way == 6:
             self.interrupt("*", False)
             for worker in self.worker_names():
                 self.beat(worker, 20)
@@ -447,7 +500,7 @@ class PoolMachine(PoolSteps):
     def limit_down_and_up(self, high: int, low: int) -> None:
         self.busy()
         self.set_limit(str(low))
-        self.finish_some(0, "completed", 1)
+        self.finish_some(i=0, outcome="completed", count=1)
         self.set_limit(str(high))
         self.admit(2)
 
@@ -473,6 +526,8 @@ class PoolMachine(PoolSteps):
         self.give_back_and_want()
         self.look_at("")
         self.look_at_numbers()
+        if i % 3 == 0:
+            self.interrupt("*", i % 2 == 0)
         if i % 4:
             self.pause(False) if hold == "pause" else self.set_limit(str(limit))
 
@@ -673,6 +728,26 @@ class PoolMachine(PoolSteps):
             self.walk(most, looks, status, tree=parent.root)
 
     # Damage
+
+    @rule(budget=small, hit=st.booleans())
+    def permits_come_free(self, budget: int, hit: bool) -> None:
+        """Free permits that nobody has given out yet: admission goes on in portions of its budget."""
+        self.busy()
+        self.look_at("waiter")
+        ghosts = [self.ghost("active") for _ in range(3)]
+        self.set_limit(str(self.model.active()))
+        if hit:
+            self.interrupt("s", True)
+        for ghost in ghosts:
+            self.exorcise(ghost)
+        self.admit(budget)
+        self.admit(budget)
+        self.tend(1)
+
+    @rule(key=st.sampled_from(["lanes", "active", "waiting", "bypass", "unserved", "settled", "scope:*", "events"]))
+    def wrong_type(self, key: str) -> None:
+        """A key of another type fails the call before its first write."""
+        self.spoiled(key)
 
     @rule(place=st.sampled_from(["o:a", "s:a", "active", "waiting", "bypass"]))
     def damage(self, place: str) -> None:

@@ -14,6 +14,7 @@ from plain_records import Agent, Job, Worker
 from plain_runs import Answer
 from pool_bench import PREFIX, TAG, Bench
 
+from subagents.errors import SubagentsError
 from subagents.models.request import SpawnRequest
 from subagents.scripts import calls
 from subagents.scripts.calls import Settlement
@@ -123,6 +124,8 @@ class PoolSteps(RuleBasedStateMachine):
         self.liven()
         if len(self.model.unsettled()) < 6:
             self.crowd()
+        if self.model.limit < 6 and not self.admitted_agents():
+            self.set_limit(str(self.model.active() + 1))
         parent = self.pick(0, self.with_status("running"))
         if parent and parent.depth < self.model.facts.max_depth and not self.with_status("waiting") and self.count % 2:
             self.spawn([self.wire(parent.type)], self.holder(parent))
@@ -379,7 +382,30 @@ class PoolSteps(RuleBasedStateMachine):
         self.model.fade(agent.id)
         self.bench.compare("an agent's record expired")
 
-    def ghost(self, place: str) -> None:
+    def exorcise(self, ghost: str) -> None:
+        place, _ = self.model.ghosts.pop(ghost)
+        self.bench.redis.zrem(f"{PREFIX}{place}", ghost)
+        self.bench.compare("a ghost is gone")
+
+    def spoiled(self, name: str) -> None:
+        redis, key = self.bench.redis, f"{PREFIX}{name}"
+        there = bool(redis.exists(key))
+        if there:
+            redis.rename(key, "kept")
+        redis.set(key, "spoiled")
+        try:
+            self.bench.gateway(calls.admit(PREFIX, LARGE))
+        except SubagentsError:
+            pass
+        else:
+            raise AssertionError(f"{name} has a wrong type, and nothing noticed")
+        finally:
+            redis.delete(key)
+            if there:
+                redis.rename("kept", key)
+        self.bench.compare(f"a call on a spoiled {name}")
+
+    def ghost(self, place: str) -> str:
         """Damage: an entry that no record stands behind."""
         ghost = self.name("ghost")
         if place[1:2] == ":":
@@ -394,3 +420,4 @@ class PoolSteps(RuleBasedStateMachine):
             self.bench.redis.zadd(f"{PREFIX}{place}", {ghost: score})
         self.model.ghosts[ghost] = (place, score)
         self.bench.compare("a ghost")
+        return ghost

@@ -39,6 +39,7 @@ class Lifeline:
         url, prefix: the pool.
         worker: this process's name in the pool.
         rejoin: the call that introduces this process again when the pool has forgotten it; None once it takes nothing new.
+        hold_claim: the call that keeps the leases of a claim whose answer the loop has not read; None if there is none.
         grace: seconds after which agents that do not respond to a stop cost their process its life.
     """
 
@@ -51,10 +52,11 @@ class Lifeline:
         trust: Trust,
         grace: float,
         rejoin: Callable[[], calls.Call[calls.Renewed] | None],
+        hold_claim: Callable[[], calls.Call[calls.Claimed] | None],
     ) -> None:
         self._gateway = ThreadGateway(url, socket_timeout=max(trust.times.renew_every, 0.1))
         self._prefix, self._worker, self._runs, self._trust = prefix, worker, runs, trust
-        self._grace, self._rejoin = grace, rejoin
+        self._grace, self._rejoin, self._hold_claim = grace, rejoin, hold_claim
         self._every = trust.times.renew_every
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -86,6 +88,7 @@ class Lifeline:
     def _keep(self) -> None:
         due = time.monotonic()
         while not self._ending.is_set():
+            self._trust.give_up_old()
             if time.monotonic() >= due:
                 due = time.monotonic() + (self._every if self._renew() else self._every / 4)
                 self._escalate()
@@ -101,6 +104,8 @@ class Lifeline:
             for at in range(CHUNK, len(held), CHUNK):
                 self._renew_chunk(held[at : at + CHUNK], 0)
             self._trust.renewed(held, sent_at)
+            if (claim := self._hold_claim()) is not None:
+                self._gateway(claim)
             if not known and (introduction := self._rejoin()) is not None:
                 self._gateway(introduction)
         except SubagentsError as failure:

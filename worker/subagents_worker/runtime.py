@@ -74,7 +74,9 @@ class Runtime:
         log.info("%s serves pool %r: %s (%d slots)", self.worker, self.pool.name, ", ".join(self.registry.names), self.slots)
         self._trust = Trust(joined.lease)
         self._runner = Runner(self.pool, self.registry, self.runs, self._trust, self._settler)
-        self._lifeline = Lifeline(self._url, self.pool.prefix, self.worker, self.runs, self._trust, self._grace, self._reintroduction)
+        self._lifeline = Lifeline(
+            self._url, self.pool.prefix, self.worker, self.runs, self._trust, self._grace, self._reintroduction, self._claim_held
+        )
         self._lifeline.start()
 
     async def _join(self) -> calls.Renewed:
@@ -113,18 +115,27 @@ class Runtime:
         safe because none of them has run yet. So a lost reply loses nothing, and an idle process outlives any outage.
         """
         trust, runner = self._started()
-        self._unanswered = self._unanswered or keys.nonce()
-        sent_at = time.monotonic()
-        trust.begin(self._unanswered, sent_at)
-        try:
-            call = calls.claim(self.pool.prefix, self.worker, free, self.registry.names, self._unanswered)
-            claimed = await self.pool.gateway(call, patience=0)
-            for spec in claimed.specs:
-                self._keep(runner.begin(spec, sent_at))
-        finally:
-            trust.end(self._unanswered)
-        self._unanswered = None
-        return len(claimed.specs)
+        nonce = self._unanswered = self._unanswered or keys.nonce()
+        call = calls.claim(self.pool.prefix, self.worker, free, self.registry.names, nonce)
+        while True:
+            sent_at = time.monotonic()
+            trust.ask(nonce, sent_at)
+            try:
+                claimed = await self.pool.gateway(call, patience=0)
+                if trust.answered(nonce):
+                    for spec in claimed.specs:
+                        self._keep(runner.begin(spec, sent_at))
+                    self._unanswered = None
+                    return len(claimed.specs)
+            finally:
+                trust.end(nonce)
+
+    def _claim_held(self) -> calls.Call[calls.Claimed] | None:
+        """What keeps the leases of a claim whose answer nobody reads because agent code blocks the loop; it takes nothing new."""
+        nonce, trust = self._unanswered, self._trust
+        if nonce is None or trust is None or not trust.gave_up(nonce):
+            return None
+        return calls.claim(self.pool.prefix, self.worker, 0, self.registry.names, nonce)
 
     async def run_delivered(self, agent_id: str, token: str) -> None:
         """Start one agent that a stock arq worker delivered, and return when it has settled; a stale delivery is dropped.
@@ -147,9 +158,11 @@ class Runtime:
         trust, runner = self._started()
         while not self.runs.holds(agent_id):
             sent_at = time.monotonic()
-            trust.begin(token, sent_at)
+            trust.ask(token, sent_at)
             try:
                 started = await self.pool.gateway(calls.start(self.pool.prefix, agent_id, token, self.worker), patience=0)
+                if not trust.answered(token):
+                    continue
                 return None if isinstance(started, Code) else self._keep(runner.begin(started.specs[0], sent_at))
             except RedisUnreachable as failure:
                 log.warning("agent %s cannot be started yet: %s", agent_id, failure)

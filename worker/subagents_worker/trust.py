@@ -22,6 +22,8 @@ class Trust:
         self._switch = DeadMansSwitch()
         self._lock = threading.Lock()
         self._granted: dict[Hashable, float] = {}
+        self._asked: set[Hashable] = set()
+        self._given_up: set[Hashable] = set()
 
     def __repr__(self) -> str:
         return f"<Trust of {len(self._granted)} holders, {self._switch!r}>"
@@ -39,9 +41,41 @@ class Trust:
             if sent_at <= min(self._granted.values()):
                 self._arm()
 
+    def ask(self, holder: Hashable, sent_at: float) -> None:
+        """A call that may bring agents is sent. The switch is armed before, but an answer that takes long does not cost the process its
+        life: the lifeline gives the call up (`give_up_old`), and what it brings must be asked for again."""
+        self.begin(holder, sent_at)
+        with self._lock:
+            self._asked.add(holder)
+
+    def answered(self, holder: Hashable) -> bool:
+        """The call's answer is here; False if it was given up, and nothing may begin under its lease."""
+        with self._lock:
+            in_time = holder in self._asked
+            self._asked.discard(holder)
+            return in_time
+
+    def give_up_old(self) -> None:
+        """Give up calls whose answer takes long, for example because agent code blocks the loop that would read it."""
+        with self._lock:
+            old = {holder for holder in self._asked if time.monotonic() - self._granted[holder] > self.times.trust_window / 4}
+            self._asked -= old
+            self._given_up |= old
+            for holder in old:
+                del self._granted[holder]
+            if old:
+                self._arm()
+
+    def gave_up(self, holder: Hashable) -> bool:
+        """True while a call that was given up has not come to its end."""
+        with self._lock:
+            return holder in self._given_up
+
     def end(self, holder: Hashable) -> None:
         """The holder's code is out, or it never got a lease."""
         with self._lock:
+            self._asked.discard(holder)
+            self._given_up.discard(holder)
             if self._granted.pop(holder, None) is not None:
                 self._arm()
 

@@ -16,6 +16,7 @@ local reply = {'claimed', int(NOW), int(LEASE)}
 local claim_key = P .. 'claim:' .. worker
 local last = call('HMGET', claim_key, 'nonce', 'ids')
 if last[1] == NONCE then
+  call('PEXPIRE', claim_key, int(LEASE * 4))
   for id in each(last[2] or '') do
     local record = read(id)
     if record and record.worker == worker and record.status == 'running' then
