@@ -39,9 +39,24 @@ FOLDER = Path(scripts.__file__).parent
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 OF_BOTH = ("include/admission", "include/lanes", "include/clock", "include/prelude", "create")
 INCLUDE = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
-EXAMPLES, SECONDS, CALL_SECONDS = 60, 60.0, 5.0
-MANY, FOCUS = 8, 30
-CORE = frozenset({"more_work", "claim_some", "hold_and_release", "interrupt_only", "silent_worker", "family", "read_records"})
+EXAMPLES, SECONDS, CALL_SECONDS = 100, 60.0, 5.0
+MANY = 8
+CORE = frozenset(
+    {
+        *(
+            "more_work",
+            "claim_some",
+            "hold_and_release",
+            "interrupt_only",
+            "silent_worker",
+            "family",
+            "read_records",
+            "damage",
+            "clock_step",
+        ),
+        *("leave_pool", "join_pool", "lost_delivery", "permits_come_free", "change_limit", "watch_and_wait"),
+    }
+)
 
 
 INTACT = Mutant("intact", 0, "intact", "", "", "")
@@ -147,12 +162,12 @@ class Judge:
         return Verdict(mutant, how != "survived", time.monotonic() - started, how)
 
     def _focus(self, mutant: Mutant) -> frozenset[str] | None:
-        """The rules that reach the mutant's script most, once the intact scripts have shown which; None for what every script uses."""
+        """The rules that reach the mutant's script, as the intact scripts have shown, and the core; None for what every script uses."""
         users = {name for name in self.texts if "/" not in name and mutant.path in self._parts(name)}
         if not self._reached or len(users) > MANY:
             return None
         counts = sum((self._reached.get(name, Counter()) for name in users), Counter[str]())
-        return frozenset(name for name, _ in counts.most_common(FOCUS)) | CORE
+        return frozenset(name for name in counts) | CORE
 
     def _parts(self, name: str) -> set[str]:
         included = {f"include/{part}" for part in INCLUDE.findall(self.texts[name])}
@@ -170,7 +185,7 @@ class Judge:
     def _run_permits(self, deadline: Deadline) -> None:
         bench = PermitBench(self._gateway)
         try:
-            _run(lambda: ImpatientPermits(bench, deadline))
+            _run(lambda: ImpatientPermits(bench, deadline), 4 * EXAMPLES)
         finally:
             bench.close()
 
@@ -197,11 +212,11 @@ class ImpatientPermits(PermitMachine):
         self._deadline.check()
 
 
-def _run(machine: Callable[[], RuleBasedStateMachine]) -> None:
+def _run(machine: Callable[[], RuleBasedStateMachine], examples: int = EXAMPLES) -> None:
     run_machine(
         machine,
         settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             database=None,

@@ -336,7 +336,12 @@ class PoolMachine(PoolSteps):
         elif first == "interrupt":
             self.interrupt("*" if i % 2 else "s", False)
         states = [[a for a in self.unsettled() if a.in_line], self.admitted_agents(), self.with_status("running")]
-        states += [self.with_status("waiting"), [a for a in self.unsettled() if a.returning], self.with_status("stopping")]
+        states += [
+            [a for a in self.unsettled() if a.held_back],
+            self.with_status("waiting"),
+            [a for a in self.unsettled() if a.returning],
+            self.with_status("stopping"),
+        ]
         for agent in [self.pick(i, state) for state in states]:
             if agent and not agent.settled:
                 self.abort(agent.id)
@@ -401,7 +406,54 @@ class PoolMachine(PoolSteps):
             self.set_limit("4")
             self.join("w2", self.model.workers["w2"].types if "w2" in self.model.workers else TYPES)
 
-    @rule(scope=any_scope, forced=st.booleans())
+    @rule(fate=st.sampled_from(["abort", "interrupt", "finish", "hand_back", "lose", "silence", "renew", "permit", "hit"]))
+    def returning_parent(self, fate: str) -> None:
+        """A parent stands in line for the permit it lent, and then something else happens to it."""
+        self.liven()
+        running = [a for a in self.with_status("running") if not a.bypass]
+        if not running:
+            return
+        parent, holder = running[0], self.holder(running[0])
+        self.lend(holder)
+        self.set_limit(str(self.model.active()))
+        self.take_back(holder)
+        self.spawn([self.wire("a")])
+        if fate == "abort":
+            self.abort(parent.id)
+        elif fate == "interrupt":
+            self.interrupt("*", True)
+            self.sweep("", LARGE)
+        elif fate in ("finish", "hand_back"):
+            self.finish((holder, "completed" if fate == "finish" else "handed_back"))
+        elif fate == "lose" and parent.worker:
+            self.lose(parent.worker, LARGE)
+        elif fate == "silence":
+            self.silence(False, 0)
+            self.clock(1)
+            self.reap(LARGE)
+        elif fate == "renew" and parent.worker:
+            self.interrupt("*", True)
+            self.renew(parent.worker, [holder])
+        elif fate == "hit":
+            self.interrupt("*", True)
+        self.set_limit(str(self.model.active() + 1))
+        self.take_back(holder)
+
+    @rule(budget=st.integers(1, 2), forced=st.sampled_from([False, False, True]))
+    def leave_during_sweep(self, budget: int, forced: bool) -> None:
+        """Agents end while a sweep is under way; the account must still be right."""
+        self.busy()
+        interrupt_id = self.interrupt("*", forced)
+        more = True
+        while more:
+            more = self.sweep(interrupt_id, budget)
+            survivors = [a for a in self.unsettled() if a.survive]
+            if survivors and survivors[0].on_worker:
+                self.finish((self.holder(survivors[0]), "completed"))
+            elif survivors:
+                self.abort(survivors[0].id)
+
+    @rule(scope=st.sampled_from(["*", "s", "t", "nobody"]), forced=st.booleans())
     def interrupt_only(self, scope: str, forced: bool) -> None:
         self.interrupt(scope, forced)
 
@@ -528,6 +580,8 @@ class PoolMachine(PoolSteps):
         self.look_at_numbers()
         if i % 3 == 0:
             self.interrupt("*", i % 2 == 0)
+        if i % 9 == 0:
+            self.sweep("", LARGE)
         if i % 4:
             self.pause(False) if hold == "pause" else self.set_limit(str(limit))
 
@@ -584,11 +638,14 @@ class PoolMachine(PoolSteps):
             if others_renew:
                 for worker in self.worker_names()[1:]:
                     self.beat(worker)
-            self.reap(budget or LARGE)
+            (self.tend if self.count % 2 else self.reap)(budget or LARGE)
 
     @rule(others_renew=st.booleans(), budget=st.sampled_from([0, 0, 1, 2]), extra=st.sampled_from([0, 1, 2000]))
     def silent_worker(self, others_renew: bool, budget: int, extra: int) -> None:
         self.busy()
+        if extra:
+            for type in TYPES:
+                self.lose_wake_up(type)
         self.silence(others_renew, budget)
         self.clock(extra)
         self.reap(budget or LARGE)
@@ -646,12 +703,14 @@ class PoolMachine(PoolSteps):
         else:
             self.lose(worker.name, LARGE)
 
-    @rule(i=at, how=st.sampled_from(["queue", "body", "both", "picked"]), served=st.booleans())
-    def lost_delivery(self, i: int, how: str, served: bool) -> None:
+    @rule(i=at, how=st.sampled_from(["queue", "body", "both", "picked"]), served=st.sampled_from([True, True, False]), left=st.booleans())
+    def lost_delivery(self, i: int, how: str, served: bool, left: bool) -> None:
         self.busy()
         job = self.pick(i, self.admitted_jobs())
         if job:
             self.lose_delivery(job, how)
+            for worker in self.worker_names() if left else ():
+                self.leave(worker, False)
             self.silence(served, 0)
             self.clock(1)
             self.reap(LARGE)
@@ -744,10 +803,11 @@ class PoolMachine(PoolSteps):
         self.admit(budget)
         self.tend(1)
 
-    @rule(key=st.sampled_from(["lanes", "active", "waiting", "bypass", "unserved", "settled", "scope:*", "events"]))
-    def wrong_type(self, key: str) -> None:
+    @rule()
+    def wrong_type(self) -> None:
         """A key of another type fails the call before its first write."""
-        self.spoiled(key)
+        for key in ("lanes", "active", "waiting", "bypass", "unserved", "settled", "scope:*", "events"):
+            self.spoiled(key)
 
     @rule(place=st.sampled_from(["o:a", "s:a", "active", "waiting", "bypass"]))
     def damage(self, place: str) -> None:

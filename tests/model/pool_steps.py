@@ -263,7 +263,7 @@ class PoolSteps(RuleBasedStateMachine):
 
     def lead(self, scheduler: str, lease: int) -> None:
         leader = self.leader
-        leads = self.bench.gateway(calls.lead(PREFIX, scheduler, lease))
+        leads = self.bench.ask(calls.lead(PREFIX, scheduler, lease))
         assert leads == (leader in ("", scheduler) and lease > 0), f"{scheduler} leads beside {leader}"
         if leader in ("", scheduler):
             self.leader = scheduler if lease else ""
@@ -299,15 +299,15 @@ class PoolSteps(RuleBasedStateMachine):
         self.bench.step(calls.get(PREFIX, ids, client), lambda: views.get(self.model, client, ids))
 
     def look_at_numbers(self) -> None:
-        numbers = self.bench.gateway(calls.stats(PREFIX))
+        numbers = self.bench.ask(calls.stats(PREFIX))
         expected = views.stats(self.model)
         assert numbers == expected, f"stats {numbers}, expected {expected}"
         for scope in ("*", *SCOPES):
-            count = self.bench.gateway(calls.unsettled(PREFIX, scope))
+            count = self.bench.ask(calls.unsettled(PREFIX, scope))
             assert count == views.unsettled(self.model, scope), f"{count} unsettled in {scope}"
 
     def look_at_report(self, interrupt_id: str, client: str) -> None:
-        got = self.bench.gateway(calls.report(PREFIX, interrupt_id, client))
+        got = self.bench.ask(calls.report(PREFIX, interrupt_id, client))
         want = views.report(self.model, interrupt_id, client)
         found: views.Account | None = None
         if got:
@@ -324,7 +324,7 @@ class PoolSteps(RuleBasedStateMachine):
         want = views.matching(self.model, status, type, scope, tree)
         while below:
             call = calls.list_page(PREFIX, status=status, type=type, scope=scope, tree=tree, most=most, below=below, looks=looks)
-            page = self.bench.gateway(call)
+            page = self.bench.ask(call)
             records = list(page.lists(1))
             assert len(records) <= most, "a page is longer than was asked for"
             found += [views.field_of(record, "id") for record in records]
@@ -388,13 +388,14 @@ class PoolSteps(RuleBasedStateMachine):
         self.bench.compare("a ghost is gone")
 
     def spoiled(self, name: str) -> None:
+        self.clock(1)
         redis, key = self.bench.redis, f"{PREFIX}{name}"
         there = bool(redis.exists(key))
         if there:
             redis.rename(key, "kept")
         redis.set(key, "spoiled")
         try:
-            self.bench.gateway(calls.admit(PREFIX, LARGE))
+            self.bench.ask(calls.admit(PREFIX, LARGE))
         except SubagentsError:
             pass
         else:
