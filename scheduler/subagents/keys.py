@@ -11,6 +11,7 @@
 | `active` | zset id -> lease end | the permits; their count is this set's size | for good |
 | `waiting`, `bypass` | zset id -> lease end | agents that lent their permit; bypass runs | for good |
 | `bypass:held` | zset id -> seq | bypass runs not dispatched yet | while held |
+| `started` | zset id -> seq | running, waiting or stopping: what is on a worker | while on it |
 | `stopping` | zset id -> since | told to stop, not yet out | while stopping |
 | `agent:<id>`, `input:<id>`, `result:<id>`, `events:<id>` | hash, string, string, stream | one agent | until retention |
 | `gone:<id>` | string | tombstone | 7 days |

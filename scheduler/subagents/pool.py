@@ -191,7 +191,7 @@ class Pool:
 
     async def consume(self, agent_id: str) -> None:
         """Say that a result was taken, which starts its short retention (P10)."""
-        await self.gateway(calls.consume(self.prefix, [agent_id], settings.milliseconds(self._settings.keep_consumed)))
+        await self.gateway(calls.consume(self.prefix, [agent_id]))
 
     async def wait_idle(self, scope: str = keys.EVERYTHING, timeout: float | None = None) -> bool:
         """Wait until no agent of the scope is unsettled, also those spawned meanwhile; False if `timeout` seconds were not enough (P7)."""

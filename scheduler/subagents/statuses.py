@@ -36,7 +36,6 @@ MOVES: dict[Status | None, dict[Status, str]] = {
     Status.RUNNING: {
         Status.WAITING: "lends its permit while it awaits a child",
         Status.STOPPING: "abort or interrupt",
-        Status.STOPPED: "out at the moment an interrupt hit it",
         Status.COMPLETED: "the agent's end",
         Status.STEERED: "the agent's end after a turn limit, in grace",
         Status.ABORTED: "cut off at a turn limit",
@@ -46,11 +45,7 @@ MOVES: dict[Status | None, dict[Status, str]] = {
     Status.WAITING: {
         Status.RUNNING: "permit taken back, at its own place",
         Status.STOPPING: "abort or interrupt",
-        Status.STOPPED: "out at the moment an interrupt hit it",
-        Status.COMPLETED: "the agent's end while its permit was lent",
-        Status.STEERED: "the agent's end after a turn limit, in grace",
-        Status.ABORTED: "cut off at a turn limit",
-        Status.ERROR: "failure, time-out, shutdown, or worker lost without an attempt left",
+        Status.ERROR: "time-out, shutdown, or worker lost without an attempt left",
         Status.QUEUED: "worker lost or drained, with an attempt left",
     },
     Status.STOPPING: {Status.STOPPED: "out"},

@@ -191,6 +191,7 @@ async def test_I7_interrupts_at_the_same_time_settle_each_agent_once(pool: Pool,
     await until_begun(probe, handles[:4])
     reports = await asyncio.gather(*(pool.interrupt(scope) for scope in ("*", "run", "*", "run")))
     assert all(report.complete for report in reports)
+    assert sum(report.queued_stopped for report in reports) == 36
     assert {agent.outcome for report in reports for agent in report.agents} == {InterruptOutcome.STOPPED}
     assert {record.status for record in await asyncio.gather(*(handle.wait(5) for handle in handles))} == {Status.STOPPED}
     told = [event.agent_id for event in await history(pool, "stopping")]

@@ -41,17 +41,19 @@ def ends(outcome: Outcome) -> Move:
 
 ON_WORKER_MOVES: dict[Status, Move] = {
     Status.STOPPING: Play.abort,
-    Status.STOPPED: Play.hit_and_finish,
-    Status.COMPLETED: ends(Outcome.COMPLETED),
-    Status.STEERED: ends(Outcome.STEERED),
-    Status.ABORTED: ends(Outcome.ABORTED),
     Status.ERROR: ends(Outcome.ERROR),
     Status.QUEUED: ends(Outcome.HANDED_BACK),
 }
 PLAYED: dict[Status | None, dict[Status, Move]] = {
     None: {Status.QUEUED: Play.spawn},
     Status.QUEUED: {Status.RUNNING: Play.start, Status.STOPPED: Play.abort, Status.ERROR: Play.lose_delivery},
-    Status.RUNNING: {Status.WAITING: Play.lend, **ON_WORKER_MOVES},
+    Status.RUNNING: {
+        Status.WAITING: Play.lend,
+        Status.COMPLETED: ends(Outcome.COMPLETED),
+        Status.STEERED: ends(Outcome.STEERED),
+        Status.ABORTED: ends(Outcome.ABORTED),
+        **ON_WORKER_MOVES,
+    },
     Status.WAITING: {Status.RUNNING: Play.take_back, **ON_WORKER_MOVES},
     Status.STOPPING: {Status.STOPPED: ends(Outcome.COMPLETED)},
 }
@@ -139,6 +141,32 @@ async def test_S1_a_finish_whose_start_was_lost_goes_through_running(pool: Pool)
     moves = moves_of(await history(pool), play.handle)
     legal(moves)
     assert moves == [Status.QUEUED, Status.RUNNING, Status.COMPLETED]
+    await play.clear()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.STEERED, Outcome.ABORTED], ids=str)
+async def test_S1_an_end_whose_returned_permit_was_lost_goes_through_running(pool: Pool, outcome: Outcome) -> None:
+    """A failover may lose that a lent permit was taken back; the agent went on all the same, and its end is accepted."""
+    play = Play(pool)
+    await play.reach(Status.WAITING)
+    reply = await play.worker.finish(play.run, outcome, result="1")
+    assert (reply.code, reply.text(0)) == (Code.SETTLED, outcome)
+    assert moves_of(await history(pool), play.handle)[-3:] == [Status.WAITING, Status.RUNNING, Status(outcome.value)]
+    await play.clear()
+
+
+@pytest.mark.parametrize("source", [Status.RUNNING, Status.WAITING], ids=str)
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.ERROR, Outcome.STOPPED, Outcome.HANDED_BACK, None], ids=str)
+async def test_S1_an_agent_that_an_interrupt_hit_goes_through_stopping(pool: Pool, source: Status, outcome: Outcome | None) -> None:
+    """Also if it is out, or its worker is gone (None), before anybody has come to mark it."""
+    play = Play(pool)
+    await play.reach(source)
+    await _interrupt(play)
+    await (play.worker.lose() if outcome is None else play.finish(outcome))
+    record = await play.handle.get()
+    assert (record.status, record.stopped_by, record.result) == (Status.STOPPED, "test", None if outcome is None else 1)
+    assert record.stop_requested_at is not None
+    assert moves_of(await history(pool), play.handle)[-3:] == [source, Status.STOPPING, Status.STOPPED]
     await play.clear()
 
 

@@ -103,7 +103,7 @@ def _queue(pool: PlainPool) -> dict[str, Key]:
             lanes.setdefault(agent.lane, {})[agent.id] = agent.seq
         if agent.returning:
             lanes.setdefault("@", {})[agent.id] = agent.seq
-    sets: dict[str, dict[str, float]] = {"active": {}, "waiting": {}, "bypass": {}, "bypass:held": {}, "stopping": {}}
+    sets: dict[str, dict[str, float]] = {"active": {}, "waiting": {}, "bypass": {}, "bypass:held": {}, "started": {}, "stopping": {}}
     for ghost, (place, score) in pool.ghosts.items():
         (lanes.setdefault(place, {}) if place[1:2] == ":" else sets[place])[ghost] = score
     for agent in pool.agents.values():
@@ -115,6 +115,8 @@ def _queue(pool: PlainPool) -> dict[str, Key]:
             sets["bypass"][agent.id] = float("inf") if agent.held_back else agent.lease_end
         if agent.held_back:
             sets["bypass:held"][agent.id] = agent.seq
+        if agent.on_worker:
+            sets["started"][agent.id] = agent.seq
         if agent.status == "stopping" and agent.stop_requested_at is not None:
             sets["stopping"][agent.id] = agent.stop_requested_at
     heads: dict[str, dict[str, float]] = {"lanes": {}, "unserved": {}}

@@ -95,7 +95,7 @@ class History:
         self.on_worker.add(agent)
 
     def _adopted(self, agent: str, entry: Mapping[str, str], survivors: set[str]) -> None:
-        assert agent not in self.on_worker, f"adopted, though it runs: {entry}"
+        assert agent not in self.on_worker or agent in self.lent, f"adopted, though it runs: {entry}"
         self.on_worker.add(agent)
 
     def _waiting(self, agent: str, entry: Mapping[str, str], survivors: set[str]) -> None:

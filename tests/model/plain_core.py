@@ -192,8 +192,8 @@ class PlainCore:
 
     def settle(self, agent: Agent, status: str, result: str | None = None, **facts: str) -> None:
         """One terminal status per run: permit and delivery are given back, lists and waiters are told."""
-        if agent.on_worker and status == "stopped":
-            self.join_interrupts(agent)
+        if agent.status == "queued":
+            self.count_once(agent)
         if agent.admitted:
             self.undispatch(agent)
         agent.status, agent.ended_at, agent.lent, agent.returning = status, self.wall, False, False
@@ -244,6 +244,12 @@ class PlainCore:
         if agent.stop_requested_at is None:
             agent.stop_requested_at = self.wall
         self.settle(agent, "stopped", stop_reason=reason, stopped_by=by)
+
+    def count_once(self, agent: Agent) -> None:
+        """A queued agent that several open interrupts hit is counted by the oldest (I7)."""
+        counting = sorted((i for i in self.open_interrupts() if agent.id in i.queued), key=lambda i: (i.at, i.id))
+        for later in counting[1:]:
+            later.queued.discard(agent.id)
 
     def join_interrupts(self, agent: Agent) -> None:
         """A running agent is accounted for by each interrupt that hit it and has not passed it yet."""

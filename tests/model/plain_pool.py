@@ -226,10 +226,9 @@ class PlainPool(PlainRuns):
 
     def lose_run(self, agent: Agent) -> None:
         """The run is over without a word from its worker."""
-        if agent.stop_requested_at is not None:
+        if agent.status == "stopping" or self.hit(agent):
+            self.mark_stopping(agent, *self.cause(agent))
             self.settle(agent, "stopped", outcome="lost")
-        elif self.hit(agent):
-            self.stop_by_interrupt(agent)
         elif agent.may_run_again:
             self.event("lost", agent.id, agent.seq, worker=agent.worker or "")
             self.requeue(agent)
@@ -307,8 +306,9 @@ class PlainPool(PlainRuns):
 
     # Retention
 
-    def consume(self, keep: int, ids: Sequence[str]) -> Answer:
+    def consume(self, ids: Sequence[str]) -> Answer:
         self.tick()
+        keep = self.facts.keep_consumed
         for agent_id in ids:
             agent = self.agents.get(agent_id)
             if agent and agent.settled:

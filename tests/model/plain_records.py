@@ -18,6 +18,7 @@ class PoolFacts:
     max_bypass: int = 2
     max_queued: int = 24
     keep_settled: int = 43_200_000
+    keep_consumed: int = 600_000
     keep_tombstone: int = 604_800_000
     max_dispatches: int = 10
 

@@ -255,12 +255,9 @@ class PlainRuns(PlainCore):
         if kind:
             facts |= {"error_kind": kind, "error": error}
         value = result or None
-        if agent.stop_requested_at is not None:
+        if outcome == "stopped" or agent.status == "stopping" or self.hit(agent):
+            self.mark_stopping(agent, *self.cause(agent))
             self.settle(agent, "stopped", value, **facts)
-        elif self.hit(agent):
-            reason, by = self.cause(agent)
-            agent.stop_requested_at = self.wall
-            self.settle(agent, "stopped", value, **facts, stop_reason=reason, stopped_by=by)
         elif outcome == "handed_back" and agent.may_run_again:
             self.requeue(agent)
             self.event("redispatched", agent_id, agent.seq, reason="handed_back")
@@ -268,6 +265,8 @@ class PlainRuns(PlainCore):
         elif outcome == "handed_back":
             self.settle(agent, "error", value, outcome=outcome, error_kind="shutdown", error=error)
         else:
+            if agent.status == "waiting" and outcome != "error":  # the server lost the return of its permit
+                self.event("adopted", agent_id, agent.seq, worker=agent.worker or "")
             self.settle(agent, outcome, value, **facts)
         return ["settled", agent.status]
 

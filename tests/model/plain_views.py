@@ -77,10 +77,10 @@ def matching(pool: PlainPool, status: str, type: str, scope: str, tree: str) -> 
         index = f"scope:{scope}"
     elif type:
         index = f"type:{type}"
-    if tree or scope or status in ("", "stopped"):
-        walked = index
-    elif status in ("queued", "running", "waiting", "stopping"):
+    if status in ("running", "waiting", "stopping") or (status == "queued" and not tree and not scope):
         walked = "unsettled"
+    elif tree or scope or status in ("", "stopped"):
+        walked = index
     else:
         walked = f"status:{status}"
     for _, lists in pool.faded.values():

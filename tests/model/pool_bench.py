@@ -103,6 +103,7 @@ class Bench:
             max_bypass=facts.max_bypass,
             max_queued=facts.max_queued,
             keep_settled=facts.keep_settled / seconds,
+            keep_consumed=facts.keep_consumed / seconds,
             keep_tombstone=facts.keep_tombstone / seconds,
         )
         self.settings = made.stored()

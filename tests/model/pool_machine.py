@@ -755,10 +755,13 @@ class PoolMachine(PoolSteps):
             self.expire_agent(settled[0])
         self.purge(older, scope, budget)
 
-    @rule(i=at, keep=st.sampled_from([5000, 600_000]), count=st.integers(1, 3))
-    def consume_some(self, i: int, keep: int, count: int) -> None:
+    @rule(i=at, count=st.integers(1, 3), again=st.sampled_from([0, 0, 1, 600_001]))
+    def consume_some(self, i: int, count: int, again: int) -> None:
         ids = [*self.ids[-1 - i % 5 :][:count], "nobody"]
-        self.consume(ids, keep)
+        self.consume(ids)
+        if again:
+            self.clock(again)
+            self.consume(ids)
 
     # Readers
 

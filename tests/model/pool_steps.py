@@ -276,8 +276,8 @@ class PoolSteps(RuleBasedStateMachine):
 
     # Retention
 
-    def consume(self, ids: Sequence[str], keep: int) -> None:
-        self.bench.step(calls.consume(PREFIX, ids, str(keep)), lambda: self.model.consume(keep, ids))
+    def consume(self, ids: Sequence[str]) -> None:
+        self.bench.step(calls.consume(PREFIX, ids), lambda: self.model.consume(ids))
 
     def retain(self, budget: int) -> None:
         self.bench.step(calls.retain(PREFIX, budget), lambda: self.model.retain(budget))

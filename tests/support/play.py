@@ -42,12 +42,6 @@ class Play:
     async def finish(self, outcome: Outcome) -> None:
         await self.worker.finish(self.run, outcome, result="1")
 
-    async def hit_and_finish(self) -> None:
-        """An interrupt hits it, and it is out before anybody has come to mark it."""
-        interrupt = calls.interrupt(self.pool.prefix, new_id(), "*", force=False, kill=False, reason="", by="test")
-        await self.pool.gateway(interrupt)
-        await self.finish(Outcome.COMPLETED)
-
     async def lose_delivery(self) -> None:
         """No worker ever gets it: arq's job vanishes, as often as it is dispatched again."""
         clock = PlayedClock(self.pool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -20,8 +19,6 @@ from subagents.statuses import Status
 
 PAGE = 1000
 MOST = 100_000
-ON_WORKERS_WITHIN = 3.0
-"""Seconds. Those that run are the oldest, and the list looks at the newest first: behind a long queue it takes its time."""
 
 
 @command
@@ -62,19 +59,14 @@ async def ps(
 async def _unsettled(pool: Pool, stats: PoolStats, limit: int, **filters: Any) -> list[AgentRecord]:
     """Those on workers first, then as much of the queue as fits; a status that nobody has costs no call."""
     records: dict[str, AgentRecord] = {}
-    try:
-        async with asyncio.timeout(ON_WORKERS_WITHIN):
-            for status, there in (
-                (Status.STOPPING, stats.stopping),
-                (Status.RUNNING, stats.active + stats.bypass),
-                (Status.WAITING, stats.waiting),
-            ):
-                if there and len(records) < limit:
-                    records |= {record.id: record for record in await _pages(pool, limit - len(records), status=status, **filters)}
-    except TimeoutError:
-        note("the queue is long: those that run were not found in time; --status running looks for them as long as it takes")
-    if stats.active + stats.queued + stats.unserved and len(records) < limit:
-        records |= {record.id: record for record in await _pages(pool, limit - len(records), status=Status.QUEUED, **filters)}
+    for status, there in (
+        (Status.STOPPING, stats.stopping),
+        (Status.RUNNING, stats.active + stats.bypass),
+        (Status.WAITING, stats.waiting),
+        (Status.QUEUED, stats.active + stats.queued + stats.unserved),
+    ):
+        if there and len(records) < limit:
+            records |= {record.id: record for record in await _pages(pool, limit - len(records), status=status, **filters)}
     return sorted(records.values(), key=lambda record: -record.seq)
 
 

@@ -250,9 +250,9 @@ def list_page(prefix: str, *, status: str, type: str, scope: str, tree: str, mos
     return Call("list", prefix, (status, type, scope, tree, str(most), below, str(looks)), _whole)
 
 
-def consume(prefix: str, ids: Sequence[str], keep: str) -> Call[Reply]:
+def consume(prefix: str, ids: Sequence[str]) -> Call[Reply]:
     """Results were taken; keep them only for a short time from now on."""
-    return Call("consume", prefix, (keep, *ids), _whole)
+    return Call("consume", prefix, tuple(ids), _whole)
 
 
 def emit(prefix: str, agent_id: str, token: str, events: Sequence[tuple[str, str]]) -> Call[Reply]:

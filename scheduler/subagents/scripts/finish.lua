@@ -23,11 +23,8 @@ local function finish(id, token, outcome, error_kind, error, result)
   local facts = {'outcome', outcome}
   if error_kind ~= '' then facts = {'outcome', outcome, 'error_kind', error_kind, 'error', error} end
   result = result ~= '' and result or nil
-  if record.stop_requested_at then
-    settle(record, 'stopped', facts, result)
-  elseif hit(record) then
-    local reason, by = interrupt_cause(record)
-    for _, fact in ipairs({'stop_reason', reason, 'stopped_by', by, 'stop_requested_at', int(WALL)}) do facts[#facts + 1] = fact end
+  if outcome == 'stopped' or record.status == 'stopping' or hit(record) then
+    mark_stopping(record, interrupt_cause(record))
     settle(record, 'stopped', facts, result)
   elseif outcome == 'handed_back' and may_run_again(record) then
     requeue(record)
@@ -36,6 +33,9 @@ local function finish(id, token, outcome, error_kind, error, result)
   elseif outcome == 'handed_back' then
     settle(record, 'error', {'outcome', outcome, 'error_kind', 'shutdown', 'error', error}, result)
   else
+    if record.status == 'waiting' and outcome ~= 'error' then -- only a server that lost the return of its permit has it so
+      event('adopted', id, record.seq, 'worker', record.worker or '')
+    end
     settle(record, outcome, facts, result)
   end
   return {'settled', record.status}

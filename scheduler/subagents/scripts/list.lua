@@ -11,9 +11,10 @@ local most, below, looks = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local PAGE_BYTES = 4194304
 advance_clock()
 local index = P .. 'index:all'
-if tree ~= '' then index = P .. 'index:tree:' .. (call('HGET', P .. 'agent:' .. tree, 'root') or tree)
-elseif scope ~= '' then index = P .. 'index:scope:' .. scope
-elseif ON_WORKER[status] or status == 'queued' then index = P .. 'scope:*'
+if ON_WORKER[status] then index = P .. 'started'
+elseif tree ~= '' then index = P .. 'index:tree:' .. (call('HGET', P .. 'agent:' .. tree, 'root') or tree)
+elseif scope ~= '' and scope ~= '*' then index = P .. 'index:scope:' .. scope
+elseif status == 'queued' then index = P .. 'scope:*'
 elseif TERMINAL[status] and status ~= 'stopped' then index = P .. 'index:status:' .. status -- `stopped` may be ahead of its record
 elseif type ~= '' then index = P .. 'index:type:' .. type
 end
@@ -29,7 +30,7 @@ end
 
 local reply, bytes, last = {'page', ''}, 0, nil
 local found = call('ZREVRANGEBYSCORE', index, below == '+inf' and below or ('(' .. below), '-inf', 'WITHSCORES', 'LIMIT', 0, looks)
-if tree ~= '' and below == '+inf' and call('EXISTS', index) == 0 then  -- an agent without children is a tree of one
+if tree ~= '' and below == '+inf' and not found[1] then  -- an agent without children is a tree of one
   local seq = call('HGET', P .. 'agent:' .. tree, 'seq')
   if seq then found = {tree, seq} end
 end

@@ -4,6 +4,7 @@ local function adopt(record, worker)
   local attempt = int((tonumber(record.attempt or nil) or 0) + 1)
   undispatch(record.id, record.token, record.type)
   call('HSET', P .. 'agent:' .. record.id, 'status', 'running', 'started_at', int(WALL), 'attempt', attempt)
+  call('ZADD', P .. 'started', record.seq, record.id)
   if worker then
     call('HSET', P .. 'agent:' .. record.id, 'worker', worker)
     call('SADD', P .. 'held:' .. worker, record.id)

@@ -7,10 +7,9 @@ end
 
 -- The run is over without a word from its worker: stopped if it was told to stop, back to its place if an attempt is left.
 local function lose(record)
-  if record.stop_requested_at then
+  if record.status == 'stopping' or hit(record) then
+    mark_stopping(record, interrupt_cause(record))
     settle(record, 'stopped', {'outcome', 'lost'})
-  elseif hit(record) then
-    settle_interrupted(record)
   elseif may_run_again(record) then
     event('lost', record.id, record.seq, 'worker', record.worker or '')
     requeue(record)

@@ -18,6 +18,7 @@ local function leave_permit(record)
   if record.status == 'waiting' or record.status == 'stopping' then call('ZREM', P .. 'waiting', record.id) end
   if record.returning then withdraw('@', record.id) end
   if record.bypass == '1' then call('ZREM', P .. 'bypass', record.id); call('ZREM', P .. 'bypass:held', record.id) end
+  if ON_WORKER[record.status] then call('ZREM', P .. 'started', record.id) end
   if record.worker then call('SREM', P .. 'held:' .. record.worker, record.id) end
 end
 
@@ -43,18 +44,22 @@ local function join_interrupts(record)
   end
 end
 
--- A survivor that leaves before an ordinary interrupt's sweep has come to it was counted among the queued that it would stop.
+-- An interrupt counts everyone up to its cutoff as queued and stopped, before its sweep has looked at them. Who leaves before it comes
+-- counts for the oldest interrupt that means it, and for no other: survivors for none, and whom several hit only once.
 local function leave_sweeps(record)
-  if record.survive ~= '1' then return end
+  local known, oldest, since = {}, nil, nil
+  for id in each(record.interrupts) do known[id] = true end
   for _, scope in ipairs(all_scopes(record)) do
     for id in each(call('HGET', P .. 'sweeping', scope) or '') do
-      local state = call('HMGET', P .. 'interrupt:' .. id, 'cutoff', 'forced', 'cursor')
-      local at, cursor = tonumber(state[1] or nil) or 0, tonumber(state[3] or nil) or 0
-      if record.number <= at and record.number > cursor and not aims_at(record, state[2]) then
+      local state = call('HMGET', P .. 'interrupt:' .. id, 'cutoff', 'forced', 'cursor', 'at')
+      local cutoff, cursor, at = tonumber(state[1] or nil) or 0, tonumber(state[3] or nil) or 0, tonumber(state[4] or nil) or 0
+      if not known[id] and record.number <= cutoff and record.number > cursor then
         call('HINCRBY', P .. 'interrupt:' .. id, 'queued_stopped', -1)
+        if aims_at(record, state[2]) and (not oldest or at < since or (at == since and id < oldest)) then oldest, since = id, at end
       end
     end
   end
+  if oldest then call('HINCRBY', P .. 'interrupt:' .. oldest, 'queued_stopped', 1) end
 end
 
 -- The cutoffs of a scope that no unsettled agent carries say nothing any more: dropped, so that scopes do not pile up. As long as
@@ -114,8 +119,7 @@ end
 -- `facts` is a flat list of further fields to write (error, error_kind, outcome, ...); `result` is the JSON text or nil.
 local function settle(record, status, facts, result)
   local id, key = record.id, P .. 'agent:' .. record.id
-  if ON_WORKER[record.status] and status == 'stopped' then join_interrupts(record) end
-  leave_sweeps(record)
+  if status == 'stopped' or record.survive == '1' then leave_sweeps(record) end
   if admitted(record) then undispatch(id, record.token, record.type) end
   if record.status == 'queued' and not record.token and record.bypass ~= '1' then withdraw(lane_of(record), id) end
   leave_permit(record)

@@ -40,6 +40,7 @@ local function start(id, token, worker)
     'attempt', int((tonumber(record.attempt or nil) or 0) + 1))
   record.status, record.worker = 'running', worker
   hold(record)
+  call('ZADD', P .. 'started', record.seq, id)
   call('SADD', P .. 'held:' .. worker, id)
   event('started', id, record.seq, 'token', token, 'worker', worker)
   return 'started', spec(record)
