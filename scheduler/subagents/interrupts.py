@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 from subagents import keys
 from subagents.errors import UnknownInterrupt
@@ -44,10 +45,22 @@ class Interrupts:
 
     async def report(self, interrupt_id: str) -> InterruptReport:
         """The account of an earlier interrupt, as it stands now."""
-        report = await self._gateway(calls.report(self._prefix, interrupt_id)) if keys.is_agent_id(interrupt_id) else None
-        if report is None:
+        if not keys.is_agent_id(interrupt_id):
             raise UnknownInterrupt(interrupt_id)
-        return read_report(interrupt_id, report)
+        return await self._read(interrupt_id)
+
+    async def _read(self, interrupt_id: str, client: str = "") -> InterruptReport:
+        """The whole account, in pages; what is said of the interrupt itself is what the last page says."""
+        agents: dict[str, str] = {}
+        cursor = "0"
+        while True:
+            report = await self._gateway(calls.report(self._prefix, interrupt_id, client, cursor))
+            if report is None:
+                raise UnknownInterrupt(interrupt_id)
+            agents |= report.agents
+            cursor = report.next
+            if cursor == "0":
+                return read_report(interrupt_id, replace(report, agents=agents))
 
     async def _follow(self, interrupt_id: str, wait: float) -> InterruptReport:
         deadline = time.monotonic() + wait
@@ -57,10 +70,7 @@ class Interrupts:
             await asyncio.sleep(0)
 
         async def read() -> InterruptReport:
-            report = await self._gateway(calls.report(self._prefix, interrupt_id, self._waits.client))
-            if report is None:
-                raise UnknownInterrupt(interrupt_id)
-            return read_report(interrupt_id, report)
+            return await self._read(interrupt_id, self._waits.client)
 
         remaining = deadline - time.monotonic()
         if remaining <= 0:
@@ -98,7 +108,7 @@ def read_report(interrupt_id: str, report: calls.Report) -> InterruptReport:
 def _still_in(agent_id: str, worker: str, report: calls.Report, began: int, leases: tuple[str, str] | None) -> InterruptedAgent:
     """An agent that is not out: its worker is silent, or it does not respond, or it is on its way.
 
-    `leases` are the ends of its own lease and of its worker's; the script tells them for the first 10 000 agents only.
+    `leases` are the ends of its own lease and of its worker's; the script tells them for the first 1 000 agents only.
     """
     elapsed = max(report.wall - began, 0)
     lease_end, worker_lease_end = leases or ("", "")

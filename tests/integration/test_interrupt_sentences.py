@@ -29,7 +29,9 @@ from subagents.embedded import server
 from subagents.interrupts import read_report
 from subagents.keys import new_id
 from subagents.scripts import calls, loader
+from subagents.statuses import Outcome
 from support.history import assert_settled_once, history
+from support.manual_worker import ManualWorker
 from support.probe import ProbeLog
 from support.scenes import STOP_AGENTS, round_trips, statuses, until_begun, until_status
 from support.waiting import eventually
@@ -226,10 +228,32 @@ async def test_I13_an_agent_that_does_not_respond_is_never_called_stopped_before
     assert (record.status, record.result) == (Status.STOPPED, "out at last")
 
 
+async def test_I13_an_account_of_thousands_comes_in_pages_and_is_whole(pool: Pool) -> None:
+    await pool.set_max_concurrent(5000)
+    worker = ManualWorker(pool)
+    await worker.join()
+    handles = await pool.spawn_many([SpawnRequest(type="played")] * 5000)
+    specs = [spec for _ in range(5) for spec in await worker.claim(1000)]
+    assert len(specs) == 5000
+    report = await pool.interrupt(wait=0)
+    while await pool.gateway(calls.sweep(pool.prefix, report.interrupt_id, 500)):
+        pass
+    report = await pool.interrupt_report(report.interrupt_id)
+    assert {agent.id for agent in report.agents} == {handle.id for handle in handles}
+    assert len(report.agents) == 5000
+    assert not report.complete
+    for at in range(0, 5000, 500):
+        ends = [calls.Settlement(spec.id, spec.token, Outcome.STOPPED) for spec in specs[at : at + 500]]
+        await pool.gateway(calls.finish(pool.prefix, ends))
+    report = await pool.interrupt_report(report.interrupt_id)
+    assert (report.complete, report.outcomes()) == (True, {InterruptOutcome.STOPPED: 5000})
+    await worker.leave()
+
+
 def test_I13_an_agent_whose_lease_the_script_did_not_tell_is_not_called_stopped() -> None:
-    """It tells those of 10 000 at most."""
+    """It tells those of 1 000 at most."""
     facts = ("*", "9", "0", "1000", "", "", "", "1", "")
-    account = calls.Report(2000, 5000, 3000, False, facts, {"a": "w|", "b": "w|1500"}, ())
+    account = calls.Report(2000, 5000, 3000, False, facts, {"a": "w|", "b": "w|1500"}, (), "0")
     said = {agent.id: (agent.outcome, agent.elapsed_ms) for agent in read_report("i", account).agents}
     assert said == {"a": (InterruptOutcome.NOT_RESPONDING, 1000), "b": (InterruptOutcome.STOPPED, 500)}
 

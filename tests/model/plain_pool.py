@@ -18,8 +18,9 @@ class PlainPool(PlainRuns):
         if agent is None:
             return ["expired" if agent_id in self.tombstones else "unknown"]
         if agent.settled:
-            return ["already_terminal", agent.status]
+            return ["stopped"] if agent.facts.get("abort") == nonce else ["already_terminal", agent.status]
         self.tick()
+        agent.facts["abort"] = nonce
         descendants = f"@{agent_id}"
         if self.unsettled(descendants) and nonce not in self.interrupts:
             self._raise(nonce, descendants, True, False, reason, by)

@@ -270,15 +270,16 @@ class PlainRuns(PlainCore):
             self.settle(agent, outcome, value, **facts)
         return ["settled", agent.status]
 
-    def emit(self, agent_id: str, token: str, said: Sequence[tuple[str, str]]) -> Answer:
+    def emit(self, nonce: str, agent_id: str, token: str, said: Sequence[tuple[str, str]]) -> Answer:
         agent = self.agents.get(agent_id)
         if agent is None:
             return ["unknown"]
         if agent.token is None or agent.token.value != token or not agent.on_worker:
             return ["stale", agent.status]
-        agent.said += said
-        agent.facts["progress"] = said[-1][1]
-        return ["emitted", *("" for _ in said)]
+        if agent.facts.get("emitted") != nonce:
+            agent.said += said
+            agent.facts |= {"progress": said[-1][1], "emitted": nonce}
+        return ["emitted"]
 
     # Lending
 

@@ -255,12 +255,12 @@ class PoolMachine(PoolSteps):
             if again:
                 self.finish(*ends)
 
-    @rule(i=at, count=st.integers(1, 2), old=st.booleans())
-    def say(self, i: int, count: int, old: bool) -> None:
+    @rule(i=at, count=st.integers(1, 2), old=st.booleans(), again=st.booleans())
+    def say(self, i: int, count: int, old: bool, again: bool) -> None:
         self.liven()
         agent = self.pick(i, self.running())
         holder = self.pick(i, self.past) if old or agent is None else self.holder(agent)
-        self.emit(holder or ("nobody", "t"), count)
+        self.emit(holder or ("nobody", "t"), count, again)
 
     # Families
 

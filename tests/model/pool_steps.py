@@ -190,9 +190,11 @@ class PoolSteps(RuleBasedStateMachine):
     def take_back(self, holder: tuple[str, str]) -> None:
         self.bench.step(calls.take_back(PREFIX, *holder), lambda: self.model.take_back(*holder))
 
-    def emit(self, holder: tuple[str, str], count: int) -> None:
+    def emit(self, holder: tuple[str, str], count: int, again: bool = False) -> None:
         said = [("progress", f'{{"n":{n}}}') for n in range(count)]
-        self.bench.step(calls.emit(PREFIX, *holder, said), lambda: self.model.emit(*holder, said))
+        call = calls.emit(PREFIX, *holder, said)
+        for _ in range(1 + again):
+            self.bench.step(call, lambda: self.model.emit(call.args[0], *holder, said))
 
     # Stops
 

@@ -50,6 +50,7 @@ class AgentContext:
         self.pool = pool
         self._run, self._runs = run, runs
         self._started = time.monotonic()
+        self._voice = asyncio.Lock()
         self._main_task: asyncio.Task[object] | None = None
 
     def __repr__(self) -> str:
@@ -100,7 +101,8 @@ class AgentContext:
         """Say something: kept in the agent's own event stream (the newest 1 000), the newest also as `progress` on its record."""
         self._run.last_sign = time.monotonic()
         encoded = to_json(data, inf_nan_mode="constants", fallback=str).decode()
-        await self.pool.gateway(calls.emit(self.pool.prefix, self.id, self.token, [(kind, encoded)]))
+        async with self._voice:
+            await self.pool.gateway(calls.emit(self.pool.prefix, self.id, self.token, [(kind, encoded)]))
 
     async def log(self, text: str) -> None:
         """Say a line of text."""

@@ -10,9 +10,13 @@ NONCE = ARGV[1]
 local id, reason, by = ARGV[2], ARGV[3], ARGV[4]
 local record = read(id)
 if not record then return {call('EXISTS', P .. 'gone:' .. id) == 1 and 'expired' or 'unknown'} end
-if TERMINAL[record.status] then return {'already_terminal', record.status} end
+if TERMINAL[record.status] then -- perhaps by this very call, whose answer was lost
+  if call('HGET', P .. 'agent:' .. id, 'abort') == NONCE then return {'stopped'} end
+  return {'already_terminal', record.status}
+end
 advance_clock()
 if call('EXISTS', P .. 'scope:@' .. id) == 1 and call('EXISTS', P .. 'interrupt:' .. NONCE) == 0 then raise_cutoff(NONCE, '@' .. id, true, false, reason, by) end
+call('HSET', P .. 'agent:' .. id, 'abort', NONCE)
 if record.status == 'queued' then
   if hit(record) then
     settle_interrupted(record)

@@ -110,6 +110,7 @@ class Report:
     facts: tuple[str, ...]
     agents: dict[str, str]
     left: tuple[tuple[str, str, str], ...]
+    next: str
 
     def worker_is_silent(self, lease_end: float) -> bool:
         """True if a worker with this lease has missed about four heartbeats in a row."""
@@ -194,9 +195,9 @@ def sweep(prefix: str, interrupt_id: str, budget: int) -> Call[bool]:
     return Call("sweep", prefix, (keys.nonce(), interrupt_id, str(budget)), lambda reply: reply.flag(1))
 
 
-def report(prefix: str, interrupt_id: str, client: str = "") -> Call[Report | None]:
-    """The account of an interrupt; None if it is unknown."""
-    return Call("report", prefix, (interrupt_id, client), _report)
+def report(prefix: str, interrupt_id: str, client: str = "", cursor: str = "0") -> Call[Report | None]:
+    """The account of an interrupt, page by page of its agents; None if it is unknown."""
+    return Call("report", prefix, (interrupt_id, client, cursor), _report)
 
 
 def reap(prefix: str, budget: int) -> Call[tuple[int, bool]]:
@@ -256,8 +257,8 @@ def consume(prefix: str, ids: Sequence[str]) -> Call[Reply]:
 
 
 def emit(prefix: str, agent_id: str, token: str, events: Sequence[tuple[str, str]]) -> Call[Reply]:
-    """An agent says something: pairs of kind and JSON."""
-    return Call("emit", prefix, (agent_id, token, *(text for event in events for text in event)), _whole)
+    """An agent says something: pairs of kind and JSON. One call at a time for each agent: a lost answer is told by the newest one only."""
+    return Call("emit", prefix, (keys.nonce(), agent_id, token, *(text for event in events for text in event)), _whole)
 
 
 def stats(prefix: str) -> Call[dict[str, str]]:
@@ -342,6 +343,7 @@ def _report(reply: Reply) -> Report | None:
         facts=tuple(str(item) for item in reply.list(4)),
         agents=pairs(reply.list(5)),
         left=tuple((left[at], left[at + 1], left[at + 2]) for at in range(0, len(left), 3)),
+        next=reply.text(7),
     )
 
 
