@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from agents import probe_agents
@@ -156,10 +155,7 @@ async def cleaner(ctx: AgentContext, seconds: float) -> None:
         await child.wait()
     finally:
         mark("cleaning", ctx.id, ctx.token)
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with suppress(asyncio.CancelledError):  # it is told again and again
-                await asyncio.sleep(left)
+        await asyncio.sleep(seconds)
         mark("clean", ctx.id, ctx.token)
 
 

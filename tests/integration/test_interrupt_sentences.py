@@ -259,6 +259,18 @@ def test_I13_an_agent_whose_lease_the_script_did_not_tell_is_not_called_stopped(
 
 
 @pytest.mark.usefixtures("quiet")
+async def test_I9_a_clean_up_has_a_quarter_of_the_grace_before_it_is_cancelled_again(pool: Pool, workers: Workers, probe: ProbeLog) -> None:
+    await workers.start(grace=2)
+    stubborn = await pool.spawn("stubborn", {"seconds": 1.4})
+    await until_begun(probe, [stubborn])
+    await stubborn.abort()
+    assert (await stubborn.wait(10)).status is Status.STOPPED
+    told = [mark.at for mark in probe.marks("swallowed")]
+    assert len(told) >= 2
+    assert told[1] - told[0] > 0.4
+
+
+@pytest.mark.usefixtures("quiet")
 async def test_I13_the_permit_of_an_agent_that_does_not_respond_stays_held(pool: Pool, workers: Workers, probe: ProbeLog) -> None:
     await pool.set_max_concurrent(1)
     await workers.start(grace=30)

@@ -35,7 +35,7 @@ from subagents import (
     UnknownType,
     WaitTimeout,
 )
-from subagents.scripts import calls
+from subagents.scripts import calls, loader
 from support.history import assert_hard_cap, assert_settled_once, history
 from support.probe import ProbeLog
 from support.waiting import eventually
@@ -1066,6 +1066,26 @@ async def test_P15_the_exit_is_bounded_even_if_an_agent_ignores_every_word(pool:
     assert time.monotonic() - began < 6
     assert (await polite.wait(5)).error_kind is ErrorKind.SHUTDOWN
     assert (await stubborn.wait(10)).error_kind is ErrorKind.WORKER_LOST
+
+
+@quiet
+async def test_P15_an_agent_whose_claim_is_under_way_when_the_signal_comes_is_handed_back(pool: Pool, workers: Workers) -> None:
+    """The server holds all writes for longer than the worker waits to take its leave."""
+    await pool.pause()
+    handle = await pool.spawn("nap", {"seconds": 60}, retries=1)
+    worker = await workers.start(drain_timeout=0.3)
+    unpause, script = calls.pause(pool.prefix, False, "", "test"), loader.load("pause").source
+    async with pool.gateway.redis.pipeline(transaction=False) as together:
+        together.eval(script, 1, unpause.prefix, *unpause.args)
+        together.execute_command("CLIENT", "PAUSE", "2600", "WRITE")
+        await together.execute()
+    await asyncio.sleep(0.3)  # the wake-up arrives and the claim goes out
+    worker.send(signal.SIGTERM)
+    assert await worker.gone(20) == 0
+    record = await handle.get()
+    assert (record.status, record.attempt) == (Status.QUEUED, 1), workers.logs()
+    assert [event.kind for event in await history(pool) if event.agent_id == handle.id][-2:] == ["started", "redispatched"]
+    await handle.abort()
 
 
 @quiet

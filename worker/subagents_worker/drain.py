@@ -13,15 +13,24 @@ from subagents_worker.settlement import Cause
 
 log = logging.getLogger(__name__)
 
+SAY_WITHIN = 2.0
+"""Seconds for what must be said to the server before the waiting begins; without an answer, leases settle it."""
 
-async def drain(worker: AgentWorker, runtime: Runtime, *, timeout: float, grace: float, now: asyncio.Event) -> int:
+
+async def drain(
+    worker: AgentWorker, runtime: Runtime, claims: asyncio.Task[None], *, timeout: float, grace: float, now: asyncio.Event
+) -> int:
     """Wait up to `timeout` seconds for the agents to end, then tell them to; they have `grace` seconds for that.
 
-    `now` cuts the waiting short (a second signal). Returns the number of agents that would not go; their process must end.
+    `claims` is the worker's main loop, which ends with the call under way: a claim in flight, or one whose answer was lost, still brings
+    agents that are this process's to run or to hand back. `now` cuts the waiting short (a second signal). Returns the number of agents that would not go; their process
+    must end.
     """
     worker.claim_no_more()
+    await claims
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(SAY_WITHIN):
+            await runtime.claim_unanswered()
             await runtime.serve_no_more()
     except (InfrastructureError, TimeoutError) as failure:
         log.warning("%s could not say that it takes nothing new: %s", runtime.worker, failure)

@@ -67,8 +67,7 @@ async def _serve(options: WorkerOptions, registry: Registry, worker: str, parent
         await asyncio.wait({main, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if main.done():
             main.result()
-        left = await drain(arq_worker, runtime, timeout=options.drain_timeout, grace=options.grace, now=now)
-        await main
+        left = await drain(arq_worker, runtime, main, timeout=options.drain_timeout, grace=options.grace, now=now)
         await runtime.stop()
         return left
     finally:

@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 class Runner:
     """Runs agents in the event loop of this process and reports how each ended."""
 
-    def __init__(self, pool: Pool, registry: Registry, runs: Runs, trust: Trust, settler: Settler) -> None:
+    def __init__(self, pool: Pool, registry: Registry, runs: Runs, trust: Trust, settler: Settler, grace: float) -> None:
         self._pool, self._registry, self._runs, self._trust, self._settler = pool, registry, runs, trust, settler
+        self._grace = grace
 
     def __repr__(self) -> str:
         return f"<Runner of {self._registry!r}>"
@@ -36,7 +37,7 @@ class Runner:
 
         All that a stop needs to reach the agent is in place when this returns, before a line of its code has run (A3).
         """
-        run = Run(spec)
+        run = Run(spec, self._grace)
         self._trust.begin(run, sent_at)
         type = self._registry[spec.type]
         run.task = asyncio.create_task(self._body(run, type), name=f"agent-{spec.id}")

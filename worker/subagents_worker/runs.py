@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from subagents.scripts.calls import Spec
 from subagents_worker.settlement import Cause
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 INTERRUPTS_REMEMBERED = 256
 
 
@@ -43,6 +43,7 @@ class Run:
     """One run of one agent in this process."""
 
     spec: Spec
+    grace: float = 0.0
     task: asyncio.Task[object] | None = None
     cause: Cause | None = None
     told_at: float | None = None
@@ -54,20 +55,21 @@ class Run:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self, cause: Cause) -> None:
-        """Tell the run to end: the cooperative signal, then cancel, and again with back-off until it is out. The first cause stands,
-        except that a lost lease overrides every other: nothing may be written then."""
+        """Tell the run to end: the cooperative signal, then cancel, and again with back-off until it is out. A clean-up that awaits has
+        a quarter of the grace to itself before it is cancelled again. The first cause stands, except that a lost lease overrides every
+        other: nothing may be written then."""
         if self.cause is None or cause is Cause.LEASE_LOST:
             first, self.cause = self.cause is None, cause
             if first:
                 self.told_at = time.monotonic()
                 self.stopping.set()
-                self._cancel(FIRST_PAUSE)
+                self._cancel(max(self.grace / 4, SHORTEST_PAUSE))
 
     def _cancel(self, pause: float) -> None:
         if self.task is None or self.task.done() or not self.code_runs:
             return
         self.task.cancel()
-        self.task.get_loop().call_later(pause, self._cancel, min(pause * 2, LONGEST_PAUSE))
+        self.task.get_loop().call_later(pause, self._cancel, min(pause * 2, max(pause, LONGEST_PAUSE)))
 
 
 class Runs:

@@ -73,7 +73,7 @@ class Runtime:
         joined = await self._join()
         log.info("%s serves pool %r: %s (%d slots)", self.worker, self.pool.name, ", ".join(self.registry.names), self.slots)
         self._trust = Trust(joined.lease)
-        self._runner = Runner(self.pool, self.registry, self.runs, self._trust, self._settler)
+        self._runner = Runner(self.pool, self.registry, self.runs, self._trust, self._settler, self._grace)
         self._lifeline = Lifeline(
             self._url, self.pool.prefix, self.worker, self.runs, self._trust, self._grace, self._reintroduction, self._claim_held
         )
@@ -129,6 +129,11 @@ class Runtime:
                     return len(claimed.specs)
             finally:
                 trust.end(nonce)
+
+    async def claim_unanswered(self) -> None:
+        """Start here what a claim whose answer was lost has brought, and nothing new."""
+        if self._unanswered is not None:
+            await self.claim(0)
 
     def _claim_held(self) -> calls.Call[calls.Claimed] | None:
         """What keeps the leases of a claim whose answer nobody reads because agent code blocks the loop; it takes nothing new."""
