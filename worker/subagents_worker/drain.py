@@ -23,8 +23,8 @@ async def drain(
     """Wait up to `timeout` seconds for the agents to end, then tell them to; they have `grace` seconds for that.
 
     `claims` is the worker's main loop, which ends with the call under way: a claim in flight, or one whose answer was lost, still brings
-    agents that are this process's to run or to hand back. `now` cuts the waiting short (a second signal). Returns the number of agents that would not go; their process
-    must end.
+    agents that are this process's to run or to hand back. `now` cuts the waiting short (a second signal). Returns the number of agents
+    that would not go; their process must end.
     """
     worker.claim_no_more()
     await claims
